@@ -102,7 +102,7 @@ int fingerprint_print_sheet(const json_t *sheet, const char *file)
     if (file != NULL)
         nd_report_screen_next(screen, "to compare it with a different device or SDK", next,
                               sizeof next / sizeof next[0]);
-    return cli_print_screen(screen, NULL);
+    return cli_print_screen(screen);
 }
 
 /* Two rows for an operator, or its name added to those of operators that differ in the same way. */
@@ -160,5 +160,5 @@ int fingerprint_print_difference(const json_t *difference, const char *a, const 
     } else {
         json_decref(rows);
     }
-    return cli_print_screen(screen, NULL);
+    return cli_print_screen(screen);
 }

@@ -207,7 +207,7 @@ static void print_arithmetic(const json_t *table)
 static int print_all(const json_t *table, struct nd_report_screen *screen)
 {
     json_auto_t *steps = step_rows(table), *runtimes = joined(json_object_get(table, "runtimes"));
-    int exit_code = cli_print_screen(screen, NULL);
+    int exit_code = cli_print_screen(screen);
     putchar('\n');
     cli_print_table(steps, step_columns);
     printf("\nOne letter for each runtime, in this order: %s\n"
@@ -230,5 +230,5 @@ int fingerprint_print_campaign(const json_t *table, const char *folder, bool ver
     if (json_array_size(json_object_get(table, "steps")) > 0)
         cli_screen_rows(screen, step_rows(table), step_columns, "-v lists all");
     nd_report_screen_next(screen, "for each operator in each datasheet", next, sizeof next / sizeof next[0]);
-    return cli_print_screen(screen, NULL);
+    return cli_print_screen(screen);
 }

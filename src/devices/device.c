@@ -748,28 +748,23 @@ static enum nd_status copy_texts(const struct nd_device *device, struct nd_devic
 enum nd_status nd_device_resolve(const struct nd_device *device, const struct nd_device_facts *device_facts,
                                  struct nd_device *out, struct nd_error *err)
 {
+    ND_CLEANUP(nd_device_deinit)
     struct nd_device resolved = {.kind = device->kind,
                                  .chipset = device->chipset,
                                  .n_threads = device->n_threads,
                                  .transport = device->transport,
                                  .method = device->method};
     const char *query = strchr(device->uri, '?');
-    enum nd_status status = check_machine(device, device_facts, err);
+    ND_TRY(check_machine(device, device_facts, err));
     if (resolved.chipset == NULL && nd_device_is_npu(device->kind))
         resolved.chipset = device_facts->chipset;
-    if (status == ND_OK)
-        status = copy_texts(device, &resolved, err);
-    if (status == ND_OK)
-        status = find_runtime_of_resolve(device, device_facts->abi, &resolved.runtime, err);
-    if (status == ND_OK)
-        status = nd_device_name(&resolved, query != NULL ? query + 1 : NULL, err);
-    if (status == ND_OK)
-        status = nd_device_default_options(&resolved, err);
-    for (size_t i = 0; status == ND_OK && i < device->n_options; i++)
-        status = nd_device_set_option(&resolved, device->option_keys[i], device->option_values[i], err);
-    if (status == ND_OK)
-        *out = resolved;
-    else
-        nd_device_deinit(&resolved);
-    return status;
+    ND_TRY(copy_texts(device, &resolved, err));
+    ND_TRY(find_runtime_of_resolve(device, device_facts->abi, &resolved.runtime, err));
+    ND_TRY(nd_device_name(&resolved, query != NULL ? query + 1 : NULL, err));
+    ND_TRY(nd_device_default_options(&resolved, err));
+    for (size_t i = 0; i < device->n_options; i++)
+        ND_TRY(nd_device_set_option(&resolved, device->option_keys[i], device->option_values[i], err));
+    *out = resolved;
+    resolved = (struct nd_device){0};
+    return ND_OK;
 }

@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "capture/fetch/fetch.h"
+#include "capture/hdf5/drivers.h"
 #include "capture/hdf5/libhdf5.h"
-#include "capture/hdf5/read_driver.h"
 #include "capture/hdf5/reading.h"
 #include "core/files/file.h"
 #include "core/memory.h"

@@ -1,4 +1,4 @@
-/* Reading a stranger's file by a library that may crash or never return: a confined child (nd_confine) reads
+/* Reading a stranger's file by a library that may crash or never return: a confined child (reading.c) reads
  * and sends what it found through a pipe, and its parent stops it at limits of time and memory. The parent
  * reckons with a file that has taken the child over: it believes nothing that the child says, and ends it
  * whatever it says.
@@ -113,29 +113,5 @@ enum nd_status nd_reading_send(struct nd_reading_child *child, const void *bytes
  * that fails, the parent ends the child. */
 enum nd_status nd_reading_ask(struct nd_reading_child *child, uint64_t offset, void *buf, size_t n_bytes,
                               struct nd_error *err);
-
-/* A child process for libraries that read strangers' files: what it may still do is read what is open, write to
- * its parent, and get memory up to a limit. docs/architecture.md#confined. */
-
-/* A kernel, or an emulator of one, that cannot confine: NPUDIFF_CONFINE=off reads without. */
-#define ND_CONFINE_VARIABLE "NPUDIFF_CONFINE"
-#define ND_CONFINE_OFF "off"
-
-struct nd_confinement {
-    const char *path; /* the stranger's file, for the message */
-    const int *fds;   /* [n_fds], the descriptors that it keeps; -1: none */
-    size_t n_fds;
-    int pipe;                 /* the one of them that it may write to */
-    const void *shared;       /* the memory that it shares with its parent; NULL: none */
-    uint64_t max_cpu_s;       /* of processor time, after which the kernel ends it */
-    uint64_t max_more_memory; /* bytes of addresses, beside what it has */
-};
-
-/* Call this in the child before it looks at a stranger's file. It holds for good, and for the whole process:
- * all other descriptors are closed, and memory that others can see is given back; nothing can be opened, and
- * there are no new processes, sockets or signals to others (each such call fails with EPERM); there is no core
- * dump; and the process dies with its parent. ND_E_FILE_READ: the kernel lacks one of these, and the caller
- * must not go on. Without /proc, the limit of memory and giving back shared memory are left out. */
-enum nd_status nd_confine(const struct nd_confinement *confinement, struct nd_error *err);
 
 #endif

@@ -45,14 +45,4 @@ bool nd_log_matches(const char *pattern, const char *line, size_t n, struct nd_l
 /* The bytes of the number that begins at `at`: decimal, 0x..., or with an exponent; 0: none. */
 size_t nd_log_number(const char *at, const char *end, double *value);
 
-/* What the words of line[0..n) say, which no pattern knows and which a NUL ends: a fallback or a failure that
- * phrases.def has, or an error (ND_LOG_ERROR): an error level, a word for one, an error code or the name of an
- * error. Not what is denied ("no error", "0 failed", "error_code=0", "fallback is disabled"), a measured error
- * ("max error 0.1") or a part of a path. level: that of logcat, or ' '. out: kind, severity and stage; match:
- * the error code, if there is one. Only the first 512 words are read. */
-bool nd_log_read_words(const char *line, size_t n, char level, struct nd_log_pattern *out,
-                       struct nd_log_match *match);
-/* Whether the line names an NPU or a runtime of one. */
-bool nd_log_names_npu(const char *line, size_t n);
-
 #endif

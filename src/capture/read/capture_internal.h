@@ -123,4 +123,13 @@ enum nd_status nd_capture_tensor_dtype(const struct nd_index_object *object, enu
 const struct nd_repeat_row *nd_capture_repeat_row(const struct nd_probe_tensor *tensor, size_t sample,
                                                   size_t repeat);
 
+enum { ND_CONTENT_DIGEST_BYTES = 33 };
+
+/* The content digest of a capture, in 32 hexadecimal digits and a NUL: XXH3-128 over the canonical stream that
+ * docs/reference/capture-format.md#content-digest defines. Reads every dataset but the tensors, which their
+ * digests stand for, and but those of which `known` (one per object; nullable, as are its elements) has the
+ * digest already. */
+enum nd_status nd_content_digest(const struct nd_index *index, const struct nd_digest *const *known,
+                                 char hex[static ND_CONTENT_DIGEST_BYTES], struct nd_error *err);
+
 #endif

@@ -12,7 +12,6 @@
 
 #include "capture/hdf5/index.h"
 #include "capture/read/capture_internal.h"
-#include "capture/read/content.h"
 #include "capture/read/schema.h"
 #include "capture/write/write_internal.h"
 #include "core/memory.h"

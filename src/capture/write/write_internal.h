@@ -3,8 +3,8 @@
 #ifndef ND_CAPTURE_WRITE_INTERNAL_H
 #define ND_CAPTURE_WRITE_INTERNAL_H
 
+#include "capture/hdf5/drivers.h"
 #include "capture/hdf5/libhdf5.h"
-#include "capture/hdf5/write_driver.h"
 #include "capture/read/schema.h"
 #include "capture/write/write.h"
 #include "core/files/file.h"

@@ -59,8 +59,6 @@ static int report(const struct values *values, const struct nd_alignment *alignm
     char *text = NULL;
     enum nd_status status = ND_OK;
     int exit_code = exit_codes[alignment->end];
-    if (cli_is_silent(&values->answer))
-        return exit_code;
     if (values->answer.json)
         status = nd_report_alignment_json(alignment, &text, &err);
     else if (values->verbose)

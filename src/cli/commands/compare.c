@@ -281,7 +281,7 @@ static int print_settings(const struct compare_values *values, const struct nd_c
     cli_screen_rows(screen, rows, columns, "-v lists all");
     nd_report_screen_next(screen, "to see what differs from a different capture", next,
                           sizeof next / sizeof next[0]);
-    return cli_print_screen(screen, NULL);
+    return cli_print_screen(screen);
 }
 
 static int show_settings(const struct compare_values *values, const struct nd_capture *capture)
@@ -370,7 +370,7 @@ static int print_pair(const struct compare_values *values, const struct nd_captu
     } else {
         json_decref(shown);
     }
-    return cli_print_screen(screen, NULL);
+    return cli_print_screen(screen);
 }
 
 /* The exit code; adds the pair to `pairs`. */

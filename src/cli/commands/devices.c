@@ -212,7 +212,7 @@ static int print_brief(const json_t *root, const struct nd_error *phone_trouble,
     if (phone_trouble != NULL)
         say_phones(screen, json_object_get(root, "phones"), phone_trouble);
     nd_report_screen_next(screen, "to compare a model on two devices", next, sizeof next / sizeof next[0]);
-    return cli_print_screen(screen, NULL);
+    return cli_print_screen(screen);
 }
 
 /* ---- testing a runner ---- */

@@ -56,16 +56,6 @@ static enum nd_status read_any(const char *path, struct nd_encodings **out, stru
 
 /* ---- subcommands ---- */
 
-/* Prints the text that a writer made with this status, and frees it. */
-static int print(const struct values *values, enum nd_status status, char *text, const struct nd_error *err)
-{
-    if (status == ND_OK && cli_is_silent(&values->answer)) {
-        free(text);
-        return 0;
-    }
-    return cli_print_answer(status, text, &values->answer, err);
-}
-
 static int run_list(const struct values *values, const char *const *paths)
 {
     struct nd_error err = {0};
@@ -80,7 +70,7 @@ static int run_list(const struct values *values, const char *const *paths)
         status = nd_report_encodings_text(encodings, &text, &err);
     else
         status = nd_report_encodings_brief(encodings, cli_text_width(0), &text, &err);
-    int exit_code = print(values, status, text, &err);
+    int exit_code = cli_print_answer(status, text, &values->answer, &err);
     nd_encodings_destroy(&encodings);
     return exit_code;
 }
@@ -106,7 +96,7 @@ static int print_applied(const struct values *values, const struct nd_encodings_
                          match->n_applicable, match->n_applicable == 1 ? " is" : "s are",
                          nd_encodings_path(encodings));
     nd_report_screen_next(screen, "to compute the quantised reference", next, sizeof next / sizeof next[0]);
-    return cli_print_screen(screen, NULL);
+    return cli_print_screen(screen);
 }
 
 static size_t count_unknown(const struct nd_encodings_match *match)
@@ -188,7 +178,7 @@ static int run_diff(const struct values *values, const char *const *paths)
             status = nd_report_encodings_diff_text(&diff, ref, test, &text, &err);
         else
             status = nd_report_encodings_diff_brief(&diff, ref, test, cli_text_width(0), &text, &err);
-        exit_code = print(values, status, text, &err);
+        exit_code = cli_print_answer(status, text, &values->answer, &err);
         if (exit_code == 0 && diff.n_same < diff.n_items)
             exit_code = ND_EXIT_DIFFERS;
     }
@@ -230,7 +220,7 @@ static int run_check(const struct values *values, const char *const *paths)
         else
             status =
                 nd_report_encodings_check_brief(&check, encodings, capture, cli_text_width(0), &text, &err);
-        exit_code = print(values, status, text, &err);
+        exit_code = cli_print_answer(status, text, &values->answer, &err);
         if (exit_code == 0 && has_difference(&check, capture))
             exit_code = ND_EXIT_DIFFERS;
     }

@@ -59,7 +59,7 @@ static int write_all(const struct export_values *values, const char *model, cons
         struct nd_report_screen *screen = nd_report_screen_create(cli_text_width(0));
         nd_report_screen_put(screen, "%s: %zu file%s. Open them in Model Explorer, over the model %s.\n",
                              values->output, data->n, data->n == 1 ? "" : "s", model);
-        exit_code = cli_print_screen(screen, NULL);
+        exit_code = cli_print_screen(screen);
     }
     json_decref(rows);
     return exit_code;

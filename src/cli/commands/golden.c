@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "cli/commands/report_documents.h"
-#include "cli/commands/resume_folders.h"
 #include "cli/options/commands.h"
 #include "cli/options/fleet.h"
 #include "cli/options/workload.h"
@@ -338,17 +337,13 @@ static int run_prune(const struct golden_values *values, const char *path, struc
     struct nd_error err = {0};
     struct nd_golden_pruning pruning;
     char *text = NULL;
-    bool is_silent = cli_is_silent(&values->answer);
     if (nd_golden_prune(store, values->keep, values->dry_run, &pruning, &err) != ND_OK)
         return cli_report_error(&err);
     int problems = golden_tell_problems(path, store);
     enum nd_status status = values->answer.json ? nd_report_golden_pruning_json(&pruning, store, &text, &err)
-                            : is_silent         ? ND_OK
                                                 : nd_report_golden_pruning_text(&pruning, &text, &err);
     nd_golden_pruning_deinit(&pruning);
-    if (is_silent)
-        return problems;
-    return cli_worse(problems, cli_print_made(status, text, values->answer.json, &err));
+    return cli_worse(problems, cli_print_answer(status, text, &values->answer, &err));
 }
 
 static int run_diff(const struct golden_values *values, const char *path, const struct nd_golden *store,
@@ -364,10 +359,6 @@ static int run_diff(const struct golden_values *values, const char *path, const 
         enum nd_status made = nd_report_golden_diff_json(&check, store, &text, &err);
         exit_code = cli_worse(exit_code, cli_report_write_one(values->report, "golden diff", made, text, &err));
         text = NULL;
-    }
-    if (cli_is_silent(&values->answer)) {
-        nd_golden_check_deinit(&check);
-        return exit_code;
     }
     enum nd_status status =
         values->answer.json
@@ -392,15 +383,11 @@ static int run_history(const struct golden_values *values, const char *path, con
             cli_worse(exit_code, cli_report_write_one(values->report, "golden history", made, text, &err));
         text = NULL;
     }
-    if (!cli_is_silent(&values->answer)) {
-        enum nd_status status =
-            values->answer.json
-                ? nd_report_golden_history_json(&history, store, &text, &err)
-                : nd_report_golden_history_text(&history, cli_text_width(0), values->verbose, &text, &err);
-        exit_code = cli_worse(exit_code, cli_print_answer(status, text, &values->answer, &err));
-    }
+    enum nd_status status = values->answer.json ? nd_report_golden_history_json(&history, store, &text, &err)
+                                                : nd_report_golden_history_text(&history, cli_text_width(0),
+                                                                                values->verbose, &text, &err);
     nd_golden_history_deinit(&history);
-    return exit_code;
+    return cli_worse(exit_code, cli_print_answer(status, text, &values->answer, &err));
 }
 
 /* ---- check ---- */
@@ -481,7 +468,7 @@ static int run_bundle(const struct golden_values *values, const char *path)
         nd_report_screen_put(screen, "%s: %zu bytes, digests only\n", values->output, strlen(text));
         nd_report_screen_next(screen, "for whoever has the accepted captures", next,
                               sizeof next / sizeof next[0]);
-        exit_code = cli_print_screen(screen, NULL);
+        exit_code = cli_print_screen(screen);
     }
     free(text);
     return exit_code;

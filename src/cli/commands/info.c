@@ -417,7 +417,7 @@ static int print_brief(const json_t *info)
     nd_report_screen_next(screen,
                           has_failed ? "to see all that the logs say" : "to see all that the capture states",
                           next, has_failed ? 3 : 4);
-    return cli_print_screen(screen, NULL);
+    return cli_print_screen(screen);
 }
 
 /* ---- what is asked for ---- */
@@ -564,7 +564,7 @@ static int list_model(const struct values *values, const char *path)
                          cli_file_name(path), n, n == 1 ? "" : "s", n_quantised);
     cli_screen_rows(screen, rows, columns, "-v lists all");
     nd_report_screen_next(screen, "to record them on a device", next, sizeof next / sizeof next[0]);
-    return cli_print_screen(screen, NULL);
+    return cli_print_screen(screen);
 }
 
 /* ---- --list: a capture ---- */
@@ -585,7 +585,7 @@ static int print_objects(const struct nd_capture *capture, const char *path, jso
                          n_samples == 1 ? "" : "s", n_probes, n_probes == 1 ? "" : "s", n_bytes / (1 << 20));
     cli_screen_rows(screen, rows, columns, "-v lists all");
     nd_report_screen_next(screen, "to see the device and the runtime", next, sizeof next / sizeof next[0]);
-    return cli_print_screen(screen, NULL);
+    return cli_print_screen(screen);
 }
 
 static int list_capture(const struct values *values, const struct nd_capture *capture)

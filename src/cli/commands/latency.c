@@ -207,9 +207,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         exit_code = is_capture(operands[i]) ? examine_capture(values, operands[i], &options, &entries)
                                             : examine_list(values, operands[i], &options, &entries);
     if (exit_code == 0) {
-        exit_code = conclude(&entries);
-        if (!cli_is_silent(&values->answer))
-            exit_code = cli_worse(exit_code, print(values, &entries, &options));
+        exit_code = cli_worse(conclude(&entries), print(values, &entries, &options));
         exit_code = cli_worse(exit_code, report(values, &entries, &options));
     }
     for (size_t i = 0; i < entries.n; i++) {

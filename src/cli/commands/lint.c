@@ -49,8 +49,6 @@ static int report(const struct values *values, const struct nd_lint *lint)
                                                  : ND_EXIT_INCONCLUSIVE;
     if (values->sarif != NULL)
         exit_code = cli_worse(exit_code, write_sarif(values, lint));
-    if (cli_is_silent(&values->answer))
-        return exit_code;
     if (values->answer.json)
         status = nd_report_lint_json(lint, &text, &err);
     else if (values->verbose)

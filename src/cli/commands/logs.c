@@ -221,7 +221,7 @@ static int logs_print_brief(const struct reading *reading, const json_t *cascade
     } else {
         json_decref(rows);
     }
-    return cli_print_screen(screen, NULL);
+    return cli_print_screen(screen);
 }
 
 /* With -v: all operators that could not be constructed, those that failed first and those nobody can place. */

@@ -30,7 +30,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     nd_report_screen_put(screen, "A probe is a set of fixed inputs, the same for every device.\n\n");
     cli_screen_rows(screen, rows, columns, "--json lists all");
     nd_report_screen_next(screen, "to run a model with some of them", next, sizeof next / sizeof next[0]);
-    return cli_print_screen(screen, NULL);
+    return cli_print_screen(screen);
 }
 
 static const struct cli_option options[] = {

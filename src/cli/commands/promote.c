@@ -42,8 +42,6 @@ static int report(const struct values *values, const struct nd_promoted *promote
     char *text = NULL;
     enum nd_status status = ND_OK;
     int exit_code = promoted->n_kept > 0 ? ND_EXIT_SAME : ND_EXIT_DIFFERS;
-    if (cli_is_silent(&values->answer))
-        return exit_code;
     if (values->answer.json)
         status = nd_report_promotion_json(promoted, &text, &err);
     else if (values->verbose)

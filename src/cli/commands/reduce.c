@@ -74,8 +74,6 @@ static int report(const struct values *values, const struct nd_reduction *reduct
     char *text = NULL;
     bool has_difference = values->differs != NULL;
     int exit_code = exit_codes[reduction->end];
-    if (cli_is_silent(&values->answer))
-        return exit_code;
     enum nd_status status = ND_OK;
     if (values->answer.json)
         status = nd_report_reduction_json(reduction, has_difference, values->output, &text, &err);

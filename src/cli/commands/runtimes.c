@@ -114,7 +114,7 @@ static int print_list(json_t *rows, const char *folder)
     }
     if (n_installed > 0)
         nd_report_screen_next(screen, "to try whether they work", next, sizeof next / sizeof next[0]);
-    return cli_print_screen(screen, NULL);
+    return cli_print_screen(screen);
 }
 
 static int run_list(const struct values *values)

@@ -37,8 +37,6 @@ static int report(const struct values *values, const struct nd_sweep *sweep)
     int exit_code = sweep->n_failed > 0     ? ND_EXIT_DEVICE_FAILED
                     : sweep->n_changing > 0 ? ND_EXIT_DIFFERS
                                             : ND_EXIT_SAME;
-    if (cli_is_silent(&values->answer))
-        return exit_code;
     if (values->answer.json)
         status = nd_report_sweep_json(sweep, &text, &err);
     else if (values->verbose)

@@ -27,11 +27,6 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         return cli_report_error(&err);
     }
     int exit_code = cli_worse((int)triage.exit_code, golden_tell_problems(values->against, store));
-    if (cli_is_silent(&values->answer)) {
-        nd_triage_deinit(&triage);
-        nd_golden_close(&store);
-        return exit_code;
-    }
     enum nd_status status = values->answer.json
                                 ? nd_report_triage_json(&triage, operands[0], store, &text, &err)
                                 : nd_report_triage_text(&triage, operands[0], cli_text_width(0), &text, &err);

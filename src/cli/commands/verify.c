@@ -88,8 +88,6 @@ static int report(const struct cli_certificate *given, const struct nd_certifica
     struct nd_error err = {0};
     char *text = NULL;
     int exit_code = exit_codes[check->end];
-    if (cli_is_silent(&given->answer))
-        return exit_code;
     enum nd_status status = given->answer.json
                                 ? nd_report_certificate_json(check, &text, &err)
                                 : nd_report_certificate_brief(check, cli_text_width(0), &text, &err);
@@ -384,7 +382,7 @@ static int verify_captures(const struct values *values, const char *const *opera
         put_headline(screen, rows);
         cli_screen_rows(screen, rows_bad_first(rows), columns, "--json lists all");
         put_checks(screen, rows, values->paranoid);
-        printed = cli_print_screen(screen, NULL);
+        printed = cli_print_screen(screen);
         json_decref(rows);
     }
     return printed != 0 ? printed : exit_code;

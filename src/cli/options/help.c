@@ -13,7 +13,12 @@
 
 #include "cli/terminal/errors.h"
 #include "cli/terminal/output.h"
+#include "cli/terminal/rows.h"
+#include "npudiff/capture/capture.h"
 #include "npudiff/core/parse.h"
+#include "npudiff/devices/device.h"
+#include "npudiff/model/model.h"
+#include "npudiff/record/probe.h"
 
 enum { MIN_WIDTH = 60, MAX_WIDTH = 100, USUAL_WIDTH = 80 };
 
@@ -98,6 +103,30 @@ static void print_option(const struct cli_option *option)
     cli_print_wrapped(option->help, HELP_COLUMN);
 }
 
+static size_t put_rows(const struct cli_option *rows, size_t offset, struct cli_option *options, size_t n)
+{
+    for (; rows->name != NULL; rows++) {
+        if (rows->group != NULL) {
+            n = put_rows(rows->group, offset + rows->offset, options, n);
+            continue;
+        }
+        assert(n < CLI_MAX_OPTIONS - 1);
+        options[n] = *rows;
+        options[n++].offset += offset;
+    }
+    return n;
+}
+
+/* The command with the rows of all groups in one table, in `options`. */
+static struct cli_command with_all_groups(const struct cli_command *command,
+                                          struct cli_option options[CLI_MAX_OPTIONS])
+{
+    struct cli_command whole = *command;
+    options[put_rows(command->options, 0, options, 0)] = (struct cli_option){.name = NULL};
+    whole.options = options;
+    return whole;
+}
+
 void cli_print_help(const struct cli_command *command)
 {
     static const struct cli_option help = {
@@ -115,7 +144,7 @@ void cli_print_help(const struct cli_command *command)
     }
     printf("\noptions:\n");
     struct cli_option options[CLI_MAX_OPTIONS];
-    cli_with_groups(command, options);
+    with_all_groups(command, options);
     for (const struct cli_option *option = options; option->name != NULL; option++)
         print_option(option);
     print_option(&help);
@@ -124,29 +153,6 @@ void cli_print_help(const struct cli_command *command)
 int cli_worse(int a, int b)
 {
     return (int)nd_exit_worse((enum nd_exit)a, (enum nd_exit)b);
-}
-
-static size_t put_rows(const struct cli_option *rows, size_t offset, struct cli_option *options, size_t n)
-{
-    for (; rows->name != NULL; rows++) {
-        if (rows->group != NULL) {
-            n = put_rows(rows->group, offset + rows->offset, options, n);
-            continue;
-        }
-        assert(n < CLI_MAX_OPTIONS - 1);
-        options[n] = *rows;
-        options[n++].offset += offset;
-    }
-    return n;
-}
-
-struct cli_command cli_with_groups(const struct cli_command *command,
-                                   struct cli_option options[CLI_MAX_OPTIONS])
-{
-    struct cli_command whole = *command;
-    options[put_rows(command->options, 0, options, 0)] = (struct cli_option){.name = NULL};
-    whole.options = options;
-    return whole;
 }
 
 /* Words of version 0.1, to be removed in 0.3, and another spelling. They are in no help and no completion. */
@@ -449,7 +455,7 @@ static void free_lists(const struct cli_command *command, void *values)
 int cli_run(const struct cli_command *with_groups, int argc, char **argv)
 {
     struct cli_option options[CLI_MAX_OPTIONS];
-    const struct cli_command whole = cli_with_groups(with_groups, options), *command = &whole;
+    const struct cli_command whole = with_all_groups(with_groups, options), *command = &whole;
     if (wants_help(argc, argv)) {
         cli_print_help(command);
         return 0;
@@ -559,4 +565,175 @@ int cli_print_errors(void)
     }
     printf("\n'npudiff help ND-%d' says what one of them means, its cause, and what to do.\n", errors[0].id);
     return 0;
+}
+
+/* ---- candidates for the completion of shells ---- */
+
+static void print_candidate(const char *word, const char *meaning)
+{
+    printf("%s\t%s\n", word, meaning);
+}
+
+static const char *name_of(const struct nd_chipset *chipset)
+{
+    return chipset->alias[0] != '\0' ? chipset->alias : chipset->sm;
+}
+
+static void complete_chipsets(const char *prefix)
+{
+    size_t n;
+    const struct nd_chipset *chipsets = nd_chipsets(&n);
+    for (size_t i = 0; i < n; i++)
+        printf("%s%s\t%s, %s\n", prefix, name_of(&chipsets[i]), chipsets[i].marketing, chipsets[i].arch);
+}
+
+/* Phones are left out: asking adb would start its server. */
+static void complete_devices(void)
+{
+    print_candidate("cpu", "ONNX Runtime on the CPU");
+    print_candidate("exact", "the quantised model, evaluated exactly");
+    print_candidate("float64", "the float model in double precision");
+    complete_chipsets("htp-sim:");
+    print_candidate("emu:htp-v73", "emulated arithmetic, or faults");
+    print_candidate("adb:*", "every attached phone");
+    print_candidate("ssh:", "a board: ssh:HOST");
+    print_candidate("htp", "the NPU of this computer");
+}
+
+static void complete_runtimes(void)
+{
+    struct nd_runtime_list list;
+    if (nd_runtimes_list(&list, NULL) != ND_OK)
+        return;
+    for (size_t i = 0; i < list.n; i++)
+        if (list.items[i].missing == NULL && (i == 0 || strcmp(list.items[i].id, list.items[i - 1].id) != 0))
+            print_candidate(list.items[i].id, "installed");
+    nd_runtimes_deinit(&list);
+}
+
+static void complete_probes(void)
+{
+    for (const struct nd_probe_kind *kind = nd_probe_kinds(); kind->name != NULL; kind++)
+        print_candidate(kind->name, kind->summary);
+}
+
+static bool complete_capture(const char *path, bool wants_probes)
+{
+    struct nd_capture *capture = NULL;
+    if (!cli_is_hdf5(path) || nd_capture_open(path, &capture, NULL) != ND_OK)
+        return false;
+    for (size_t i = 0; wants_probes && i < nd_capture_n_probes(capture); i++)
+        print_candidate(nd_capture_probe(capture, i)->name, "probe");
+    for (size_t i = 0; !wants_probes && i < nd_capture_n_tensors(capture); i++)
+        print_candidate(nd_capture_tensor(capture, i)->name, nd_capture_tensor(capture, i)->op_types);
+    nd_capture_close(&capture);
+    return true;
+}
+
+static bool complete_model(const char *path)
+{
+    struct nd_model *model = NULL;
+    if (!cli_ends_with(path, ".onnx") || nd_model_load(path, &model, NULL) != ND_OK)
+        return false;
+    for (size_t i = 0; i < nd_model_n_tensors(model); i++)
+        print_candidate(nd_model_tensor(model, i)->name, nd_model_tensor(model, i)->op_types);
+    nd_model_destroy(&model);
+    return true;
+}
+
+int cli_complete(const char *kind, const char *const *files, size_t n_files)
+{
+    bool is_done = false, wants_probes = strcmp(kind, "probe-name") == 0;
+    if (strcmp(kind, "device") == 0)
+        complete_devices();
+    else if (strcmp(kind, "chipset") == 0)
+        complete_chipsets("");
+    else if (strcmp(kind, "runtime") == 0)
+        complete_runtimes();
+    else if (strcmp(kind, "probe") == 0)
+        complete_probes();
+    else if (wants_probes || strcmp(kind, "tensor") == 0 || strcmp(kind, "tensors") == 0)
+        for (size_t i = 0; !is_done && i < n_files; i++)
+            is_done = complete_capture(files[i], wants_probes) || (!wants_probes && complete_model(files[i]));
+    return 0;
+}
+
+/* ---- all commands and their options as JSON: the reference, man pages and completions are made of it ---- */
+
+static const char *kind_name(enum cli_kind kind)
+{
+    static const char *const names[] = {"flag",     "text",   "list",    "list", "text",
+                                        "optional", "number", "integer", "real", "choice"};
+    return names[kind];
+}
+
+/* What a value names; null where it names nothing that is known. */
+static json_t *value_name(enum cli_value value)
+{
+    static const char *const names[] = {"word",   "file",    "folder",           "model",  "capture",
+                                        "device", "chipset", "runtime",          "probe",  "probe-name",
+                                        "tensor", "tensors", "capture-or-model", "command"};
+    return value != CLI_VALUE_WORD ? json_string(names[value]) : json_null();
+}
+
+static const char *role_name(enum cli_role role)
+{
+    static const char *const names[CLI_N_ROLES] = {"find", "judge", "mend", "files", "here"};
+    return names[role];
+}
+
+static json_t *option_row(const struct cli_option *option)
+{
+    const char letter[] = {option->letter, '\0'};
+    json_t *row =
+        json_pack("{s:s, s:o, s:s, s:o, s:o, s:s}", "name", option->name, "letter",
+                  option->letter != 0 ? json_string(letter) : json_null(), "kind", kind_name(option->kind),
+                  "value", value_name(option->value), "argument",
+                  option->argument != NULL ? json_string(option->argument) : json_null(), "help", option->help);
+    bool is_number = option->kind == CLI_NUMBER || option->kind == CLI_INTEGER || option->kind == CLI_REAL;
+    if (is_number)
+        json_object_update_new(row, json_pack("{s:f, s:f}", "min", option->min, "max", option->max));
+    if (option->kind == CLI_CHOICE) {
+        json_t *choices = json_array();
+        for (size_t i = 0; option->choices[i] != NULL; i++)
+            json_array_append_new(choices, json_string(option->choices[i]));
+        json_object_set_new(row, "choices", choices);
+    }
+    return row;
+}
+
+static json_t *example_rows(const struct cli_command *command)
+{
+    json_t *rows = json_array();
+    for (const struct cli_example *example = command->examples; example->command != NULL; example++)
+        json_array_append_new(rows,
+                              json_pack("{s:s, s:s}", "command", example->command, "what", example->what));
+    return rows;
+}
+
+static json_t *action_rows(const struct cli_command *command)
+{
+    json_t *rows = json_array();
+    for (size_t i = 0; command->actions != NULL && command->actions[i] != NULL; i++)
+        json_array_append_new(rows, json_string(command->actions[i]));
+    return rows;
+}
+
+int cli_print_option_table(const struct cli_command *const *commands, size_t n)
+{
+    json_t *rows = json_array();
+    for (size_t i = 0; i < n; i++) {
+        json_t *options = json_array();
+        struct cli_option rows_of[CLI_MAX_OPTIONS];
+        with_all_groups(commands[i], rows_of);
+        for (const struct cli_option *option = rows_of; option->name != NULL; option++)
+            json_array_append_new(options, option_row(option));
+        json_array_append_new(
+            rows, json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "name", commands[i]->name, "role",
+                            role_name(commands[i]->role), "summary", commands[i]->summary, "synopsis",
+                            commands[i]->synopsis, "details", commands[i]->details, "examples",
+                            example_rows(commands[i]), "actions", action_rows(commands[i]), "operand",
+                            value_name(commands[i]->operand), "options", options));
+    }
+    return cli_print_rows(ND_DOCUMENT_COMMANDS, "commands", rows, NULL, true);
 }

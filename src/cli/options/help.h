@@ -208,10 +208,6 @@ struct cli_command {
 
 enum { CLI_ANY_NUMBER = 1 << 20, CLI_MAX_OPTIONS = 64 };
 
-/* The command with the rows of all groups in one table, in `options`. */
-struct cli_command cli_with_groups(const struct cli_command *command,
-                                   struct cli_option options[CLI_MAX_OPTIONS]);
-
 /* Parses argv[0..argc-1] (without the program and command names) and runs the command. Prints help to stdout,
  * usage errors to stderr with exit code 2. */
 int cli_run(const struct cli_command *command, int argc, char **argv);

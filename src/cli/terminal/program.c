@@ -1,21 +1,60 @@
 /* How a program begins and ends: memory, signals, errors, and what stands in standard output. */
 #include "cli/terminal/program.h"
 
+#include <jansson.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
+
 #if defined __GLIBC__ /* known after a header of the library */
 #include <malloc.h>
 #endif
 
 #include "cli/terminal/errors.h"
-#include "cli/terminal/json_memory.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/safe_output.h"
 #include "cli/terminal/signals.h"
 #include "npudiff/core/status.h"
+
+/* ---- the memory of JSON trees is counted, so that a lack of it is an error ---- */
+
+/* Blocks of 64 bytes to 1 MiB, each twice the one before: the report of an error needs a few small ones.
+ * Chosen. */
+enum { N_BLOCKS = 15, MIN_BYTES = 64 };
+
+/* Blocks of malloc, as who gets one gives it to free. NULL: taken. */
+static _Atomic(void *) reserve[N_BLOCKS];
+static void (*tell_lost)(void);
+
+static void *allocate(size_t size_bytes)
+{
+    static const char message[] = "npudiff: out of memory\n";
+    void *memory = malloc(size_bytes);
+    if (memory != NULL)
+        return memory;
+    tell_lost();
+    for (int i = 0; i < N_BLOCKS; i++)
+        if (size_bytes <= (size_t)MIN_BYTES << i && (memory = atomic_exchange(&reserve[i], NULL)) != NULL)
+            return memory;
+    ssize_t n = write(STDERR_FILENO, message, sizeof message - 1);
+    (void)n;
+    _exit(2);
+}
+
+void cli_reserve_json_memory(void (*lost)(void))
+{
+    tell_lost = lost;
+    for (int i = 0; i < N_BLOCKS; i++)
+        if (atomic_load(&reserve[i]) == NULL)
+            atomic_store(&reserve[i], malloc((size_t)MIN_BYTES << i));
+    json_set_alloc_funcs(allocate, free);
+}
 
 /* Known before the options are parsed, as wrong options are errors, too. */
 static bool wants_json(int argc, char **argv)

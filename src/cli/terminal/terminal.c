@@ -126,20 +126,20 @@ int cli_print_answer(enum nd_status status, char *text, const struct cli_answer 
 {
     if (status != ND_OK || how->json)
         return cli_print_made(status, text, how->json, err);
-    if (cli_is_markdown(how->format))
+    if (!how->quiet && cli_is_markdown(how->format))
         cli_print_markdown(text);
-    else
+    else if (!how->quiet)
         cli_print_text(text, how->color);
     free(text);
     return 0;
 }
 
-int cli_print_screen(struct nd_report_screen *screen, const char *color)
+int cli_print_screen(struct nd_report_screen *screen)
 {
     struct nd_error err = {0};
     char *text = NULL;
     enum nd_status status = nd_report_screen_end(&screen, &text, &err);
-    return cli_print_answer(status, text, &(struct cli_answer){.color = color}, &err);
+    return cli_print_answer(status, text, &(struct cli_answer){0}, &err);
 }
 
 bool cli_is_silent(const struct cli_answer *how)

@@ -40,12 +40,12 @@ bool cli_is_markdown(const char *format);
 /* Prints a text as Markdown: its first line as a heading, all of it as a block. */
 void cli_print_markdown(const char *text);
 
-/* cli_print_made (rows.h) of a text that may have colours, or become Markdown. */
+/* cli_print_made (rows.h) of a text that may have colours, become Markdown, or not be wanted. */
 int cli_print_answer(enum nd_status status, char *text, const struct cli_answer *how,
                      const struct nd_error *err);
 
-/* Ends the screen and prints it, with colours where `color` and the terminal want them: 0, or exit
- * code 2 when memory is out. */
-int cli_print_screen(struct nd_report_screen *screen, const char *color);
+/* Ends the screen and prints it, with colours where the terminal wants them: 0, or exit code 2 when memory is
+ * out. */
+int cli_print_screen(struct nd_report_screen *screen);
 
 #endif

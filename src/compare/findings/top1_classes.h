@@ -107,12 +107,4 @@ struct nd_runs_of {
  * other's bits in the first run alone.) ND_ERR_MEMORY. */
 enum nd_status nd_repeats_count_of(struct nd_runs_of *runs, struct nd_error *err);
 
-/* ---- each coordinate of one axis as a tensor of its own. docs/reference/metrics.md#per-channel ---- */
-
-/* Fills n_channels and channels of every pair that differs, of tensors that have options->channel_axis. Reads
- * the samples that differ once more. ND_E_COMPARE_MEMORY when the states of the channels do not fit. */
-enum nd_status nd_channels_compare(const struct nd_aligned_captures *alignment,
-                                   const struct nd_compare_options *options, const struct nd_kernels *kernels,
-                                   struct nd_comparison *comparison, struct nd_error *err);
-
 #endif

@@ -218,7 +218,8 @@ void nd_json_texts(struct nd_json *json, const char *key, const char *const *tex
     nd_json_close(json, ']');
 }
 
-void nd_json_tree(struct nd_json *json, const char *key, const json_t *tree)
+/* A tree of jansson's; NULL is one for which there was no memory, and there is none for the text then. */
+static void make_tree(struct nd_json *json, const char *key, const json_t *tree)
 {
     const char *name;
     const json_t *item;
@@ -230,12 +231,12 @@ void nd_json_tree(struct nd_json *json, const char *key, const json_t *tree)
     switch (json_typeof(tree)) {
     case JSON_OBJECT:
         nd_json_open(json, key, '{');
-        json_object_foreach((json_t *)(uintptr_t)tree, name, item) nd_json_tree(json, name, item);
+        json_object_foreach((json_t *)(uintptr_t)tree, name, item) make_tree(json, name, item);
         nd_json_close(json, '}');
         break;
     case JSON_ARRAY:
         nd_json_open(json, key, '[');
-        json_array_foreach(tree, i, item) nd_json_tree(json, NULL, item);
+        json_array_foreach(tree, i, item) make_tree(json, NULL, item);
         nd_json_close(json, ']');
         break;
     case JSON_STRING:
@@ -271,7 +272,7 @@ char *nd_json_dump(const json_t *tree, size_t indent)
 {
     struct nd_strbuf out = {0};
     struct nd_json json = {.out = &out, .indent = indent};
-    nd_json_tree(&json, NULL, tree);
+    make_tree(&json, NULL, tree);
     nd_strbuf_puts(&out, "\n");
     char *text = nd_strbuf_take(&out);
     if (!nd_take_lost_text())

@@ -56,9 +56,6 @@ void nd_json_index(struct nd_json *json, const char *key, size_t index);
 /* A list of texts. */
 void nd_json_texts(struct nd_json *json, const char *key, const char *const *texts, size_t n);
 
-/* A tree of jansson's; NULL is one for which there was no memory, and there is none for the text then. */
-void nd_json_tree(struct nd_json *json, const char *key, const json_t *tree);
-
 /* A document: an object with the three members that every document has, and after them those of `members`,
  * which this takes over. NULL when memory is out, or when members is NULL. */
 json_t *nd_json_document(enum nd_document kind, json_t *members);

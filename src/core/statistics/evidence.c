@@ -259,37 +259,22 @@ const char *nd_answer_name(enum nd_question_kind question, enum nd_answer_kind a
     return names[question][answer];
 }
 
-struct ranked {
-    double p;
-    size_t at;
-};
-
-static int compare_ranked(const void *a, const void *b)
-{
-    const struct ranked *x = a, *y = b;
-    if (x->p != y->p)
-        return x->p < y->p ? -1 : 1;
-    return (x->at > y->at) - (x->at < y->at);
-}
-
-enum nd_status nd_adjust_holm(const double *p, size_t n, double *adjusted, struct nd_error *err)
+void nd_adjust_holm(const double *p, size_t n, double *adjusted)
 {
     size_t n_tests = 0;
-    struct ranked *ranked = nd_calloc(n, sizeof *ranked); /* the tests in the order of their p-values */
-    ND_TRY_MEMORY(ranked != NULL, err);
     for (size_t i = 0; i < n; i++) {
-        adjusted[i] = p[i]; /* the NaNs */
-        if (!isnan(p[i]))
-            ranked[n_tests++] = (struct ranked){p[i], i};
+        adjusted[i] = NAN;
+        n_tests += isnan(p[i]) ? 0 : 1;
     }
-    qsort(ranked, n_tests, sizeof *ranked, compare_ranked);
     double largest = 0;
-    for (size_t i = 0; i < n_tests; i++) {
-        largest = fmax(largest, fmin(1, (double)(n_tests - i) * ranked[i].p));
-        adjusted[ranked[i].at] = largest;
+    for (; n_tests > 0; n_tests--) { /* the smallest p-value that is not adjusted yet */
+        size_t at = n;
+        for (size_t i = 0; i < n; i++)
+            if (!isnan(p[i]) && isnan(adjusted[i]) && (at == n || p[i] < p[at]))
+                at = i;
+        largest = fmax(largest, fmin(1, (double)n_tests * p[at]));
+        adjusted[at] = largest;
     }
-    free(ranked);
-    return ND_OK;
 }
 
 /* ln P(X = k), X ~ Bin(n, 1/2). */

@@ -102,11 +102,11 @@ uint64_t nd_samples_needed(const struct nd_paired_question *question, double dis
 uint64_t nd_samples_min(const struct nd_paired_question *question);
 
 /* Many questions at once: what each may still say. docs/science/statistics.md#multiplicity. A p-value that is
- * NaN belongs to no test: it stays NaN and does not count. adjusted may be p itself; compare it with alpha as
- * if it were alone. */
+ * NaN belongs to no test: it stays NaN and does not count. Compare adjusted, which is not p itself, with alpha
+ * as if it were alone. */
 
 /* The chance of any wrong rejection among the n stays below alpha (Holm). */
-enum nd_status nd_adjust_holm(const double *p, size_t n, double *adjusted, struct nd_error *err);
+void nd_adjust_holm(const double *p, size_t n, double *adjusted);
 
 /* Evidence that one side is right more often than the other, which may be looked at after every sample:
  * stopping when it suffices does not spoil it. docs/science/statistics.md#sequential. */

@@ -761,35 +761,20 @@ static enum nd_status run_samples(struct nd_agent *agent, struct nd_error *err)
 static enum nd_status run_pass(struct nd_agent *agent, struct nd_error *err)
 {
     const struct nd_record record = {.kind = ND_RECORD_PASS, .index = {agent->pass}};
-    enum nd_status status =
-        nd_agent_is_resumed_pass(agent) ? ND_OK : nd_spool_append(agent->writer, &record, err);
-    if (status == ND_OK)
-        status = enter_stage(agent, "session", err);
-    if (status == ND_OK)
-        status = nd_agent_create_session(agent, err);
-    if (status == ND_OK)
-        status = nd_agent_check_missing(agent, err);
-    if (status == ND_OK)
-        status = enter_stage(agent, "placement", err);
-    if (status == ND_OK)
-        status = nd_agent_check_placement(agent, err);
-    if (status == ND_OK)
-        status = nd_agent_record_context(agent, err);
-    if (status == ND_OK)
-        status = nd_agent_connect(agent, err);
-    if (status == ND_OK)
-        status = nd_agent_record_truth(agent, err); /* also for an agent that dies on its samples */
-    if (status == ND_OK)
-        status = enter_stage(agent, "run", err);
-    if (status == ND_OK)
-        status = run_samples(agent, err);
-    if (status == ND_OK)
-        status = nd_agent_record_truth(agent, err);
-    if (status == ND_OK)
-        status = nd_agent_record_profile(agent, err);
-    nd_agent_disconnect(agent);
-    nd_session_destroy(&agent->session);
-    return status;
+    if (!nd_agent_is_resumed_pass(agent))
+        ND_TRY(nd_spool_append(agent->writer, &record, err));
+    ND_TRY(enter_stage(agent, "session", err));
+    ND_TRY(nd_agent_create_session(agent, err));
+    ND_TRY(nd_agent_check_missing(agent, err));
+    ND_TRY(enter_stage(agent, "placement", err));
+    ND_TRY(nd_agent_check_placement(agent, err));
+    ND_TRY(nd_agent_record_context(agent, err));
+    ND_TRY(nd_agent_connect(agent, err));
+    ND_TRY(nd_agent_record_truth(agent, err)); /* also for an agent that dies on its samples */
+    ND_TRY(enter_stage(agent, "run", err));
+    ND_TRY(run_samples(agent, err));
+    ND_TRY(nd_agent_record_truth(agent, err));
+    return nd_agent_record_profile(agent, err);
 }
 
 /* Whose spool this is, or that another agent goes on with it. */
@@ -813,8 +798,12 @@ static enum nd_status run_stages(struct nd_agent *agent, struct nd_error *err)
     ND_TRY(nd_agent_prepare_checks(agent, err));
     ND_TRY(nd_agent_load_runtime(agent, err));
     for (agent->pass = agent->resume != NULL ? agent->resume->pass : 0; agent->pass < agent->job->n_passes;
-         agent->pass++)
-        ND_TRY(run_pass(agent, err));
+         agent->pass++) {
+        enum nd_status status = run_pass(agent, err);
+        nd_agent_disconnect(agent);
+        nd_session_destroy(&agent->session);
+        ND_TRY(status);
+    }
     return ND_OK;
 }
 

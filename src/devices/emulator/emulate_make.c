@@ -464,27 +464,20 @@ enum nd_status nd_emulator_create(const struct nd_emulation *emulation, const st
                                   const struct nd_exact_graph *graph, const struct nd_emulator_options *options,
                                   struct nd_emulator **out, struct nd_error *err)
 {
-    struct nd_emulator *emulator = nd_calloc(1, sizeof *emulator);
+    ND_CLEANUP(nd_emulator_destroy) struct nd_emulator *emulator = nd_calloc(1, sizeof *emulator);
     ND_TRY_MEMORY(emulator != NULL, err);
     emulator->model = model;
     emulator->graph = graph;
     emulator->seed = emulation->seed;
     emulator->n_repeats = options->n_repeats > 0 ? options->n_repeats : 1;
-    enum nd_status status =
-        nd_emu_bind(emulation, model, options->names, options->is_partial, &emulator->binding, err);
-    if (status == ND_OK)
-        status = nd_layer_memory_create(nd_model_n_tensors(model), &emulator->memory, err);
-    if (status == ND_OK)
-        status = make_tables(emulator, options, err);
-    if (status == ND_OK)
-        status = list_truth(emulator, err);
-    if (status == ND_OK)
-        status = find_steps(emulator, err);
-    if (status == ND_OK)
-        *out = emulator;
-    else
-        nd_emulator_destroy(&emulator);
-    return status;
+    ND_TRY(nd_emu_bind(emulation, model, options->names, options->is_partial, &emulator->binding, err));
+    ND_TRY(nd_layer_memory_create(nd_model_n_tensors(model), &emulator->memory, err));
+    ND_TRY(make_tables(emulator, options, err));
+    ND_TRY(list_truth(emulator, err));
+    ND_TRY(find_steps(emulator, err));
+    *out = emulator;
+    emulator = NULL;
+    return ND_OK;
 }
 
 void nd_emulator_destroy(struct nd_emulator **emulator)

@@ -210,25 +210,18 @@ enum nd_status nd_session_create(struct nd_runtime *runtime, const struct nd_ses
                                  struct nd_runtime_session **out, struct nd_error *err)
 {
     (void)runtime;
-    struct nd_runtime_session *session = nd_calloc(1, sizeof *session);
+    ND_CLEANUP(nd_session_destroy) struct nd_runtime_session *session = nd_calloc(1, sizeof *session);
     ND_TRY_MEMORY(session != NULL, err);
     struct nd_emulator_options emulated = {0};
-    enum nd_status status = read_options(session, options, &emulated, err);
-    if (status == ND_OK)
-        status = nd_model_load(options->model_path, &session->model, err);
-    if (status == ND_OK)
-        status = describe_inputs(session, err);
-    if (status == ND_OK)
-        status = describe_outputs(session, err);
-    if (status == ND_OK)
-        status = nd_exact_graph_create(session->model, &session->graph, err);
-    if (status == ND_OK)
-        status = create_emulator(session, options, &emulated, err);
-    if (status == ND_OK)
-        *out = session;
-    else
-        nd_session_destroy(&session);
-    return status;
+    ND_TRY(read_options(session, options, &emulated, err));
+    ND_TRY(nd_model_load(options->model_path, &session->model, err));
+    ND_TRY(describe_inputs(session, err));
+    ND_TRY(describe_outputs(session, err));
+    ND_TRY(nd_exact_graph_create(session->model, &session->graph, err));
+    ND_TRY(create_emulator(session, options, &emulated, err));
+    *out = session;
+    session = NULL;
+    return ND_OK;
 }
 
 void nd_session_destroy(struct nd_runtime_session **session)

@@ -372,18 +372,15 @@ static enum nd_status collect_agent(struct nd_remote *remote, const struct nd_re
 static enum nd_status send_all(struct nd_remote *remote, const struct nd_remote_run *run, struct nd_error *err)
 {
     struct nd_bundle *bundles[] = {&remote->model, &remote->agent, &remote->runtime};
-    enum nd_status status = ND_OK;
     if (remote->agent.n == 0)
-        status = collect_agent(remote, run, err);
-    if (status == ND_OK && remote->runtime.n == 0)
-        status = collect_runtime(&remote->runtime, run->device, err);
+        ND_TRY(collect_agent(remote, run, err));
+    if (remote->runtime.n == 0)
+        ND_TRY(collect_runtime(&remote->runtime, run->device, err));
     nd_bundle_deinit(&remote->model);
-    if (status == ND_OK)
-        status = collect_models(&remote->model, run, err);
+    ND_TRY(collect_models(&remote->model, run, err));
     bool is_known = run->is_trial && remote->agent.folder != NULL && remote->runtime.folder != NULL;
-    return status == ND_OK ? nd_bundles_place(bundles, is_known ? 1 : 3, remote->transport, remote->root,
-                                              &remote->free_bytes, err)
-                           : status;
+    return nd_bundles_place(bundles, is_known ? 1 : 3, remote->transport, remote->root, &remote->free_bytes,
+                            err);
 }
 
 /* ---- how it is called there ---- */
@@ -441,28 +438,20 @@ void nd_remote_job_free(struct nd_agent_job *job)
 enum nd_status nd_remote_job_make(struct nd_remote *remote, const struct nd_remote_run *run,
                                   struct nd_agent_job *out, char **agent, struct nd_error *err)
 {
-    struct nd_agent_job job = *run->job; /* shares all but what is translated */
+    ND_CLEANUP(nd_remote_job_free) struct nd_agent_job job = *run->job; /* shares all but what is translated */
     char *agent_there = NULL;
     job.ort_library = NULL;
     job.provider_library = NULL;
     job.provider_options = NULL;
     job.passes = NULL;
-    enum nd_status status = send_all(remote, run, err);
-    if (status == ND_OK)
-        status = translate(&remote->runtime, run->job->ort_library, &job.ort_library, err);
-    if (status == ND_OK)
-        status = translate(&remote->runtime, run->job->provider_library, &job.provider_library, err);
-    if (status == ND_OK)
-        status = translate_options(remote, run->job, &job, err);
-    if (status == ND_OK)
-        status = translate_passes(remote, run->job, &job, err);
-    if (status == ND_OK)
-        status = translate(&remote->agent, remote->agent.files[0].path, &agent_there, err);
-    if (status != ND_OK) {
-        nd_remote_job_free(&job);
-        return status;
-    }
+    ND_TRY(send_all(remote, run, err));
+    ND_TRY(translate(&remote->runtime, run->job->ort_library, &job.ort_library, err));
+    ND_TRY(translate(&remote->runtime, run->job->provider_library, &job.provider_library, err));
+    ND_TRY(translate_options(remote, run->job, &job, err));
+    ND_TRY(translate_passes(remote, run->job, &job, err));
+    ND_TRY(translate(&remote->agent, remote->agent.files[0].path, &agent_there, err));
     *out = job;
+    job = (struct nd_agent_job){0};
     *agent = agent_there;
     return ND_OK;
 }

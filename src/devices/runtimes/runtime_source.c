@@ -423,26 +423,22 @@ static enum nd_status copy(struct reader *reader, int fd, const char *to, const 
 {
     uint64_t total = 0;
     size_t n = 1;
-    enum nd_status status = ND_OK;
-    void *block = nd_calloc(BLOCK_BYTES, 1);
+    ND_FREED void *block = nd_calloc(BLOCK_BYTES, 1);
     ND_TRY_MEMORY(block != NULL, err);
-    while (status == ND_OK && n > 0) {
-        status = reader_read(reader, block, BLOCK_BYTES, &n, err);
-        if (status == ND_OK)
-            status = nd_file_write_all(fd, block, n, to, err);
+    while (n > 0) {
+        ND_TRY(reader_read(reader, block, BLOCK_BYTES, &n, err));
+        ND_TRY(nd_file_write_all(fd, block, n, to, err));
         total += n;
-        if (status == ND_OK && total > reader->file->size_bytes)
+        if (total > reader->file->size_bytes)
             break;
-        if (status == ND_OK && cancelling->is_cancelled != NULL &&
-            cancelling->is_cancelled(cancelling->context))
-            status = nd_fail(err, ND_E_CANCELLED, NULL, "stopped on request");
+        if (cancelling->is_cancelled != NULL && cancelling->is_cancelled(cancelling->context))
+            return nd_fail(err, ND_E_CANCELLED, NULL, "stopped on request");
     }
-    free(block);
-    if (status == ND_OK && total != reader->file->size_bytes)
+    if (total != reader->file->size_bytes)
         return nd_fail(err, ND_E_RUNTIME_SOURCE, reader->source->path,
                        "'%s' in '%s' is not as long as the list there says", reader->file->name,
                        reader->source->path);
-    return status;
+    return ND_OK;
 }
 
 enum nd_status nd_runtime_source_extract(const struct nd_runtime_source *source, size_t i, const char *to,

@@ -494,28 +494,20 @@ enum nd_status nd_top1_read(const struct nd_capture *capture, size_t probe, size
     if (!nd_capture_has_outputs(capture, probe, tensor))
         return nd_fail(err, ND_E_CAPTURE_NO_OBJECT, nd_capture_path(capture), "only digests of '%s' are stored",
                        nd_capture_tensor(capture, tensor)->name);
-    enum nd_status status = nd_layout_make(nd_capture_tensor(capture, tensor), &layout, err);
-    if (status == ND_OK)
-        status = nd_kernels_choose(NULL, &kernels, err);
-    if (status != ND_OK)
-        return status;
-    unsigned char *sample = nd_tensor_alloc(layout.sample_bytes);
-    int64_t *found = nd_calloc(n, sizeof *found);
-    if (sample == NULL || found == NULL)
-        status = nd_fail_memory(err);
-    for (size_t i = 0; status == ND_OK && i < n; i++) {
+    ND_TRY(nd_layout_make(nd_capture_tensor(capture, tensor), &layout, err));
+    ND_TRY(nd_kernels_choose(NULL, &kernels, err));
+    ND_FREED unsigned char *sample = nd_tensor_alloc(layout.sample_bytes);
+    ND_FREED int64_t *found = nd_calloc(n, sizeof *found);
+    ND_TRY_MEMORY(sample != NULL && found != NULL, err);
+    for (size_t i = 0; i < n; i++) {
         struct nd_best best = {.index = -1};
-        status = nd_capture_read_verified(&(struct nd_probe_values){capture, probe, tensor}, i, 1, sample, err);
-        if (status == ND_OK)
-            nd_best_offer(&best, &layout, kernels, sample, 0, layout.n_elems);
+        ND_TRY(nd_capture_read_verified(&(struct nd_probe_values){capture, probe, tensor}, i, 1, sample, err));
+        nd_best_offer(&best, &layout, kernels, sample, 0, layout.n_elems);
         found[i] = best.index;
     }
-    free(sample);
-    if (status == ND_OK)
-        *classes = found;
-    else
-        free(found);
-    return status;
+    *classes = found;
+    found = NULL;
+    return ND_OK;
 }
 
 void nd_paired_count(const int64_t *ref, const int64_t *test, const int64_t *labels, size_t n,

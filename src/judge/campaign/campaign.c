@@ -2,8 +2,11 @@
  * chipsets, runtimes and options. docs/reference/campaign.md. */
 #include "judge/campaign/policy.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/files/file.h"
 #include "core/memory.h"
@@ -377,30 +380,29 @@ static enum nd_status read_root(struct nd_campaign_reading *reading, bool withou
     struct nd_campaign *campaign = reading->campaign;
     struct raw_campaign raw = {.campaign = *campaign};
     const yaml_node_t *root = nd_yaml_root(&reading->yaml);
-    enum nd_status status =
+    const enum nd_status status =
         nd_yaml_map(&reading->yaml, root,
                     &(struct nd_yaml_kind){"a campaign", campaign_keys, COUNT_of_campaign(campaign_keys)}, &raw,
                     reading->err);
-    *campaign = raw.campaign;
-    if (status == ND_OK && !fill_defaults(campaign, reading->folder))
-        status = nd_fail_memory(reading->err);
-    if (status == ND_OK && strcmp(campaign->tensors, "none") == 0)
-        status = nd_yaml_fail(&reading->yaml, &root->start_mark, reading->err,
-                              "'tensors' is all, outputs or patterns: with none there is nothing to judge");
-    if (status == ND_OK)
-        status = read_models(reading, raw.models);
-    if (status == ND_OK)
-        status = nd_campaign_read_devices(reading, raw.devices);
-    if (status == ND_OK && raw.policy == NULL && !without_policy)
-        status = nd_yaml_fail(&reading->yaml, &root->start_mark, reading->err,
-                              "a campaign needs the key 'policy' (qualify --suggest proposes one)");
+    *campaign = raw.campaign; /* also what is to be freed after a failure */
+    ND_TRY(status);
+    if (!fill_defaults(campaign, reading->folder))
+        return nd_fail_memory(reading->err);
+    if (strcmp(campaign->tensors, "none") == 0)
+        return nd_yaml_fail(&reading->yaml, &root->start_mark, reading->err,
+                            "'tensors' is all, outputs or patterns: with none there is nothing to judge");
+    ND_TRY(read_models(reading, raw.models));
+    ND_TRY(nd_campaign_read_devices(reading, raw.devices));
+    if (raw.policy == NULL && !without_policy)
+        return nd_yaml_fail(&reading->yaml, &root->start_mark, reading->err,
+                            "a campaign needs the key 'policy' (qualify --suggest proposes one)");
     const struct nd_policy_defaults defaults = {.reference = campaign->reference,
                                                 .margin = campaign->margin,
                                                 .confidence = campaign->confidence,
                                                 .power = campaign->power};
-    if (status == ND_OK && raw.policy != NULL)
-        status = nd_policy_read(&reading->yaml, raw.policy, &defaults, &campaign->policy, reading->err);
-    return status;
+    return raw.policy != NULL
+               ? nd_policy_read(&reading->yaml, raw.policy, &defaults, &campaign->policy, reading->err)
+               : ND_OK;
 }
 
 enum nd_status nd_campaign_read(const char *path, bool without_policy, struct nd_campaign *out,
@@ -429,4 +431,56 @@ enum nd_status nd_campaign_read(const char *path, bool without_policy, struct nd
     else
         *out = campaign;
     return status;
+}
+
+/* ---- files of a campaign that are made once, and made again when what they were made from has changed ---- */
+
+enum {
+    KEY_BYTES = 130, /* two digests, each with its line's end */
+    MAX_KEY_BYTES = 4096,
+};
+
+/* The third line of the key of a file that is made again the next time. */
+#define AGAIN "again\n"
+
+static char *key_path(const char *path)
+{
+    return nd_text("%s.key", path);
+}
+
+bool nd_keyed_is_missing(const char *path)
+{
+    return access(path, F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR);
+}
+
+static enum nd_status look(const char *path, const char *beside, const char *key, struct nd_keyed *out,
+                           struct nd_error *err)
+{
+    ND_FREED void *bytes = NULL;
+    size_t n_bytes;
+    if (nd_keyed_is_missing(path) || nd_keyed_is_missing(beside))
+        return ND_OK;
+    enum nd_status status = nd_file_read(beside, MAX_KEY_BYTES, &bytes, &n_bytes, err);
+    if (status == ND_OK && n_bytes >= KEY_BYTES && strncmp(bytes, key, 64) == 0) {
+        status = nd_sha256_file(path, out->sha256, err);
+        out->is_current = status == ND_OK && strncmp((const char *)bytes + 65, out->sha256, 64) == 0;
+        out->is_final = out->is_current && n_bytes == KEY_BYTES;
+    }
+    return status;
+}
+
+enum nd_status nd_keyed_look(const char *path, const char *key, struct nd_keyed *out, struct nd_error *err)
+{
+    *out = (struct nd_keyed){0};
+    ND_FREED char *beside = key_path(path);
+    return beside != NULL ? look(path, beside, key, out, err) : nd_fail_memory(err);
+}
+
+enum nd_status nd_keyed_write(const char *path, const char *key, const char *sha256, bool is_final,
+                              struct nd_error *err)
+{
+    char text[KEY_BYTES + sizeof AGAIN];
+    int n = snprintf(text, sizeof text, "%s\n%s\n%s", key, sha256, is_final ? "" : AGAIN);
+    ND_FREED char *beside = key_path(path);
+    return beside != NULL ? nd_file_put(beside, text, (size_t)n, err) : nd_fail_memory(err);
 }

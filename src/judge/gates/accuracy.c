@@ -310,17 +310,20 @@ static void add_reference(const struct nd_qualification *q, const struct nd_qual
                           const struct nd_accuracy_study *study, const struct reference *reference,
                           struct nd_qualified_study *out)
 {
-    ND_FREED double *p = nd_calloc(study->n_devices, sizeof *p);
-    for (size_t d = 0; p != NULL && d < study->n_devices; d++) {
+    size_t n = study->n_devices;
+    ND_FREED double *p = nd_calloc(2 * n, sizeof *p); /* [n], and adjusted */
+    for (size_t d = 0; p != NULL && d < n; d++) {
         struct nd_qualified_pairs *pairs = &out->devices.items[d];
         add_pair(q, model, study, d, reference, pairs);
         p[d] = pairs->against.items[pairs->against.n - 1].p_value;
     }
-    if (p == NULL || nd_adjust_holm(p, study->n_devices, p, NULL) != ND_OK)
+    if (p != NULL)
+        nd_adjust_holm(p, n, p + n);
+    else
         nd_arena_fail(q->arena);
-    for (size_t d = 0; p != NULL && d < study->n_devices; d++) {
+    for (size_t d = 0; p != NULL && d < n; d++) {
         struct nd_qualified_pairs *pairs = &out->devices.items[d];
-        pairs->against.items[pairs->against.n - 1].p_value_holm = p[d];
+        pairs->against.items[pairs->against.n - 1].p_value_holm = p[n + d];
     }
 }
 

@@ -140,34 +140,25 @@ static enum nd_status measure(const struct nd_capture *capture, size_t probe, si
 {
     struct nd_layout layout;
     const struct nd_kernels *kernels;
-    enum nd_status status = nd_layout_make(nd_capture_tensor(capture, tensor), &layout, err);
-    if (status == ND_OK)
-        status = nd_kernels_choose(NULL, &kernels, err);
-    if (status == ND_OK && layout.n_elems != goal->n_elems)
-        status = nd_fail(err, ND_E_PROBE_SHAPE, goal->output,
-                         "the target of output '%s' has %zu elements for a sample, the output %zu",
-                         goal->output, goal->n_elems, layout.n_elems);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_layout_make(nd_capture_tensor(capture, tensor), &layout, err));
+    ND_TRY(nd_kernels_choose(NULL, &kernels, err));
+    if (layout.n_elems != goal->n_elems)
+        return nd_fail(err, ND_E_PROBE_SHAPE, goal->output,
+                       "the target of output '%s' has %zu elements for a sample, the output %zu", goal->output,
+                       goal->n_elems, layout.n_elems);
     nd_layout_make_real(&layout);
-    unsigned char *bytes = nd_tensor_alloc(layout.sample_bytes);
-    double *values = nd_tensor_alloc(layout.n_elems * sizeof *values); /* as many as the target has */
-    struct nd_target_sums *sums = nd_calloc(goal->n_samples, sizeof *sums);
-    if (bytes == NULL || values == NULL || sums == NULL)
-        status = nd_fail_memory(err);
-    for (size_t i = 0; status == ND_OK && i < goal->n_samples; i++) {
-        status = nd_capture_read_verified(&(struct nd_probe_values){capture, probe, tensor}, i, 1, bytes, err);
-        if (status != ND_OK)
-            break;
+    ND_FREED unsigned char *bytes = nd_tensor_alloc(layout.sample_bytes);
+    ND_FREED double *values = nd_tensor_alloc(layout.n_elems * sizeof *values); /* as many as the target has */
+    ND_FREED struct nd_target_sums *sums = nd_calloc(goal->n_samples, sizeof *sums);
+    ND_TRY_MEMORY(bytes != NULL && values != NULL && sums != NULL, err);
+    for (size_t i = 0; i < goal->n_samples; i++) {
+        ND_TRY(nd_capture_read_verified(&(struct nd_probe_values){capture, probe, tensor}, i, 1, bytes, err));
         load(&layout, kernels, bytes, values);
         sums[i] = nd_target_sums_of(values, goal->values + i * goal->n_elems, goal->n_elems);
     }
-    ND_FREE_ALL(bytes, values);
-    if (status == ND_OK)
-        *out = sums;
-    else
-        free(sums);
-    return status;
+    *out = sums;
+    sums = NULL;
+    return ND_OK;
 }
 
 static enum nd_status measure_cell(const struct nd_qualify_cell *cell, const struct nd_qualify_target *target,

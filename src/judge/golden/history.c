@@ -392,27 +392,21 @@ static enum nd_status make_chart(struct nd_history_reading *r, size_t c, struct 
 enum nd_status nd_golden_history(const struct nd_golden *store, struct nd_golden_history *out,
                                  struct nd_error *err)
 {
-    struct nd_golden_history history = {.owner = nd_arena_create()};
+    ND_CLEANUP(nd_golden_history_deinit) struct nd_golden_history history = {.owner = nd_arena_create()};
     struct nd_history_reading r = {.store = store, .arena = history.owner};
-    enum nd_status status = r.arena != NULL ? ND_OK : nd_fail_memory(err);
-    r.chart_of = status == ND_OK ? nd_arena_calloc(r.arena, store->n, sizeof *r.chart_of) : NULL;
-    r.first_of = status == ND_OK ? nd_arena_calloc(r.arena, store->n, sizeof *r.first_of) : NULL;
-    if (status == ND_OK && (r.chart_of == NULL || r.first_of == NULL))
-        status = nd_fail_memory(err);
-    if (status == ND_OK)
-        status = sort_into_charts(&r, &history.n_charts, err);
-    if (status == ND_OK &&
-        (history.charts = nd_arena_calloc(r.arena, history.n_charts, sizeof *history.charts)) == NULL)
-        status = nd_fail_memory(err);
-    for (size_t c = 0; status == ND_OK && c < history.n_charts; c++)
-        status = make_chart(&r, c, &history.charts[c], err);
-    if (status == ND_OK && nd_arena_has_failed(r.arena))
-        status = nd_fail_memory(err);
-    if (status == ND_OK)
-        *out = history;
-    else
-        nd_golden_history_deinit(&history);
-    return status;
+    ND_TRY_MEMORY(r.arena != NULL, err);
+    r.chart_of = nd_arena_calloc(r.arena, store->n, sizeof *r.chart_of);
+    r.first_of = nd_arena_calloc(r.arena, store->n, sizeof *r.first_of);
+    ND_TRY_MEMORY(r.chart_of != NULL && r.first_of != NULL, err);
+    ND_TRY(sort_into_charts(&r, &history.n_charts, err));
+    history.charts = nd_arena_calloc(r.arena, history.n_charts, sizeof *history.charts);
+    ND_TRY_MEMORY(history.charts != NULL, err);
+    for (size_t c = 0; c < history.n_charts; c++)
+        ND_TRY(make_chart(&r, c, &history.charts[c], err));
+    ND_TRY_MEMORY(!nd_arena_has_failed(r.arena), err);
+    *out = history;
+    history = (struct nd_golden_history){0};
+    return ND_OK;
 }
 
 void nd_golden_history_deinit(struct nd_golden_history *history)

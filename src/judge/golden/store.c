@@ -622,16 +622,12 @@ static enum nd_status add_locked(struct nd_golden *store, const char *capture,
 {
     bool is_whole = true;
     char object[ND_SHA256_HEX_BYTES];
-    char *entries = nd_path_join(store->path, "entries"), *objects = nd_path_join(store->path, "objects");
-    enum nd_status status =
-        entries != NULL && objects != NULL ? nd_dir_make(entries, err) : nd_fail_memory(err);
-    if (status == ND_OK)
-        status = nd_dir_make(objects, err);
-    ND_FREE_ALL(entries, objects);
-    if (status == ND_OK)
-        status = nd_store_load(store, err);
-    if (status != ND_OK)
-        return status;
+    ND_FREED char *entries = nd_path_join(store->path, "entries"),
+                  *objects = nd_path_join(store->path, "objects");
+    ND_TRY_MEMORY(entries != NULL && objects != NULL, err);
+    ND_TRY(nd_dir_make(entries, err));
+    ND_TRY(nd_dir_make(objects, err));
+    ND_TRY(nd_store_load(store, err));
     size_t equal = find_equal(store, entry, !how->digest_only, &is_whole);
     ND_TRY_MEMORY(is_whole, err);
     added->is_new = equal == store->n;
@@ -640,13 +636,11 @@ static enum nd_status add_locked(struct nd_golden *store, const char *capture,
         return ND_OK;
     }
     if (!how->digest_only) {
-        status = put_object(store, capture, object, err);
-        if (status == ND_OK && json_object_set_new(entry, "object", json_string(object)) != 0)
-            status = nd_fail_memory(err);
+        ND_TRY(put_object(store, capture, object, err));
+        ND_TRY_MEMORY(json_object_set_new(entry, "object", json_string(object)) == 0, err);
     }
-    if (status == ND_OK)
-        status = put_entry(store, entry, added->entry.id, err);
-    return status == ND_OK ? nd_store_load(store, err) : status;
+    ND_TRY(put_entry(store, entry, added->entry.id, err));
+    return nd_store_load(store, err);
 }
 
 static const struct nd_store_entry *entry_by_id(const struct nd_golden *store, const char *id)
@@ -664,29 +658,21 @@ enum nd_status nd_golden_add(struct nd_golden *store, const char *capture,
     struct nd_golden_acceptance own = {.struct_size = sizeof own};
     ND_TRY(nd_options_read(&own, sizeof own, how, err));
     how = &own;
-    struct nd_capture *opened = NULL;
-    json_t *entry = NULL;
-    int lock = -1;
+    ND_CLEANUP(nd_capture_close) struct nd_capture *opened = NULL;
+    ND_CLEANUP(nd_store_unlock) int lock = -1;
     struct nd_golden_added added = {.capture = capture};
-    enum nd_status status = nd_capture_open(capture, &opened, err);
-    if (status == ND_OK)
-        status = verify(opened, err);
-    if (status == ND_OK && (entry = make_entry(opened, how)) == NULL)
-        status = nd_fail_memory(err);
+    ND_TRY(nd_capture_open(capture, &opened, err));
+    ND_TRY(verify(opened, err));
+    json_auto_t *entry = make_entry(opened, how);
+    ND_TRY_MEMORY(entry != NULL, err);
     nd_capture_close(&opened);
-    if (status == ND_OK)
-        status = nd_store_lock(store->path, &lock, err);
-    if (status == ND_OK)
-        status = add_locked(store, capture, how, entry, &added, err);
-    if (status == ND_OK) {
-        const struct nd_store_entry *made = entry_by_id(store, added.entry.id);
-        status = made != NULL ? nd_store_describe(store, made, &added.entry, err) : nd_fail_memory(err);
-    }
-    nd_store_unlock(&lock);
-    json_decref(entry);
-    if (status == ND_OK)
-        *out = added;
-    return status;
+    ND_TRY(nd_store_lock(store->path, &lock, err));
+    ND_TRY(add_locked(store, capture, how, entry, &added, err));
+    const struct nd_store_entry *made = entry_by_id(store, added.entry.id);
+    ND_TRY_MEMORY(made != NULL, err);
+    ND_TRY(nd_store_describe(store, made, &added.entry, err));
+    *out = added;
+    return ND_OK;
 }
 
 /* ---- pruning ---- */

@@ -316,11 +316,6 @@ struct nd_tensor_value {
 /* step: of the tensor's codes (nd_tensor_step), for codes against floats. */
 struct nd_tensor_value nd_tensor_value_of(enum nd_policy_gate gate, const struct nd_difference *d, double step);
 
-/* ---- gates/suggest.c ---- */
-
-/* Fills the suggestion, as YAML and in parts. */
-void nd_qualify_suggest(const struct nd_qualification *q, struct nd_qualified *out);
-
 /* ---- the result ---- */
 
 /* Texts of one device that nd_qualify_add_... appends. */

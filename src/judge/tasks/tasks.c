@@ -59,32 +59,28 @@ static void nd_task_places_deinit(struct nd_task_places *places)
 static enum nd_status nd_task_places_list(struct nd_qualification *q, struct nd_task_places *out,
                                           struct nd_error *err)
 {
-    struct nd_task_places places = {0};
-    enum nd_status status = ND_OK;
+    ND_CLEANUP(nd_task_places_deinit) struct nd_task_places places = {0};
     size_t n = 1;
-    for (size_t m = 0; status == ND_OK && m < q->campaign.n_models; m++) {
-        status = nd_qualify_list_comparisons(q, &q->models[m], err);
+    for (size_t m = 0; m < q->campaign.n_models; m++) {
+        ND_TRY(nd_qualify_list_comparisons(q, &q->models[m], err));
         n += q->models[m].n_cells + q->models[m].n_comparisons + nd_qualify_explain_parts(q) + 1;
     }
-    if (status == ND_OK && ((places.items = nd_calloc(n, sizeof *places.items)) == NULL ||
-                            (places.files = nd_calloc(n, sizeof *places.files)) == NULL))
-        status = nd_fail_memory(err);
-    for (size_t m = 0; status == ND_OK && m < q->campaign.n_models; m++)
-        for (size_t c = 0; status == ND_OK && c < q->models[m].n_cells; c++)
-            status = add(&places, &(struct nd_task_place){ND_TASK_CAPTURE, m, c, 0},
-                         nd_strdup(q->models[m].cells[c].relative), err);
-    for (size_t m = 0; status == ND_OK && m < q->campaign.n_models; m++)
-        status = add_comparisons(q, m, &places, err);
-    for (size_t m = 0; status == ND_OK && q->campaign.explain && m < q->campaign.n_models; m++)
-        status = add_explanation(q, m, &places, err);
-    if (status == ND_OK)
-        status = add(&places, &(struct nd_task_place){ND_TASK_JUDGE, SIZE_MAX, SIZE_MAX, 0},
-                     nd_strdup(ND_TASK_RESULT), err);
-    if (status == ND_OK)
-        *out = places;
-    else
-        nd_task_places_deinit(&places);
-    return status;
+    places.items = nd_calloc(n, sizeof *places.items);
+    places.files = nd_calloc(n, sizeof *places.files);
+    ND_TRY_MEMORY(places.items != NULL && places.files != NULL, err);
+    for (size_t m = 0; m < q->campaign.n_models; m++)
+        for (size_t c = 0; c < q->models[m].n_cells; c++)
+            ND_TRY(add(&places, &(struct nd_task_place){ND_TASK_CAPTURE, m, c, 0},
+                       nd_strdup(q->models[m].cells[c].relative), err));
+    for (size_t m = 0; m < q->campaign.n_models; m++)
+        ND_TRY(add_comparisons(q, m, &places, err));
+    for (size_t m = 0; q->campaign.explain && m < q->campaign.n_models; m++)
+        ND_TRY(add_explanation(q, m, &places, err));
+    ND_TRY(add(&places, &(struct nd_task_place){ND_TASK_JUDGE, SIZE_MAX, SIZE_MAX, 0},
+               nd_strdup(ND_TASK_RESULT), err));
+    *out = places;
+    places = (struct nd_task_places){0};
+    return ND_OK;
 }
 
 /* ---- keys ---- */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arithmetic/operators/array.h"
 #include "capture/hdf5/index.h"
 #include "core/memory.h"
 #include "core/tensors/scales.h"
@@ -26,33 +27,9 @@ static const double needed_bits = 32;
 
 double nd_grid_value(enum nd_dtype dtype, const void *values, size_t i)
 {
-    switch (dtype) {
-    case ND_DTYPE_F16:
-        return (double)nd_f32_from_f16(((const uint16_t *)values)[i]);
-    case ND_DTYPE_BF16:
-        return (double)nd_f32_from_bf16(((const uint16_t *)values)[i]);
-    case ND_DTYPE_F32:
-        return (double)((const float *)values)[i];
-    case ND_DTYPE_F64:
-        return ((const double *)values)[i];
-    case ND_DTYPE_I8:
-    case ND_DTYPE_I4:
-        return ((const int8_t *)values)[i];
-    case ND_DTYPE_U16:
-        return ((const uint16_t *)values)[i];
-    case ND_DTYPE_I16:
-        return ((const int16_t *)values)[i];
-    case ND_DTYPE_U32:
-        return ((const uint32_t *)values)[i];
-    case ND_DTYPE_I32:
-        return ((const int32_t *)values)[i];
-    case ND_DTYPE_U64:
-        return (double)((const uint64_t *)values)[i];
-    case ND_DTYPE_I64:
-        return (double)((const int64_t *)values)[i];
-    default:
-        return ((const uint8_t *)values)[i];
-    }
+    double value;
+    nd_array_load(dtype, (const char *)values + i * nd_dtype_size_bytes(dtype), 1, &value);
+    return value;
 }
 
 static bool range_of(enum nd_dtype dtype, double *low, double *high)
@@ -849,31 +826,26 @@ enum nd_status nd_match_tensor(struct nd_import_matching *m, struct nd_matched_t
     struct nd_tensor input = {0};
     struct nd_quant quant = {.axis = -1};
     const char *from = NULL;
-    enum nd_status status = match_name(m, &input, out, err);
-    if (status == ND_OK && m->side == ND_IMPORTED_INPUT && m->item != NULL && m->item->quant.n > 0)
-        status = nd_fail(err, ND_E_IMPORT_MAP, m->tensor->name,
-                         "%s states a scale of input '%s', but inputs are kept as they were fed, without one",
-                         m->item->where, m->tensor->name);
-    if (status == ND_OK)
-        status = match_shape(m, err);
-    if (status == ND_OK)
-        status = match_type(m, err);
-    if (status == ND_OK)
-        status = match_node(m, out, err);
-    if (status == ND_OK && m->side == ND_IMPORTED_OUTPUT)
-        status = nd_match_quant(m->tensor, m->item, m->model, &quant, &from, err);
-    if (status == ND_OK && from != NULL && nd_dtype_is_integer(m->tensor->dtype))
-        status = fact(m, "quantisation", err, "%s", from);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(match_name(m, &input, out, err));
+    if (m->side == ND_IMPORTED_INPUT && m->item != NULL && m->item->quant.n > 0)
+        return nd_fail(err, ND_E_IMPORT_MAP, m->tensor->name,
+                       "%s states a scale of input '%s', but inputs are kept as they were fed, without one",
+                       m->item->where, m->tensor->name);
+    ND_TRY(match_shape(m, err));
+    ND_TRY(match_type(m, err));
+    ND_TRY(match_node(m, out, err));
+    if (m->side == ND_IMPORTED_OUTPUT)
+        ND_TRY(nd_match_quant(m->tensor, m->item, m->model, &quant, &from, err));
+    if (from != NULL && nd_dtype_is_integer(m->tensor->dtype))
+        ND_TRY(fact(m, "quantisation", err, "%s", from));
     quant.axis = quant.n > 1 ? quant.axis : -1;
     nd_quant_deinit(&out->tensor.quant);
     if (quant.n > 0)
-        status = nd_quant_copy(&quant, &out->tensor.quant, err);
+        ND_TRY(nd_quant_copy(&quant, &out->tensor.quant, err));
     out->tensor.dtype = m->tensor->dtype;
     out->tensor.shape = m->tensor->shape;
     out->data = m->tensor->data;
-    return status;
+    return ND_OK;
 }
 
 /* Names are matched again by nd_match_tensor; here they only lead to the model's shape. */

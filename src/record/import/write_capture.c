@@ -277,26 +277,20 @@ static enum nd_status nd_match(struct nd_imported *imported, struct nd_map *map,
                                const struct nd_import_options *options, struct nd_matched *out,
                                struct nd_error *err)
 {
-    struct nd_matched matched = {0};
+    ND_CLEANUP(nd_matched_deinit) struct nd_matched matched = {0};
     struct side outputs = {imported, map, options, ND_IMPORTED_OUTPUT, 0, NULL};
     struct side inputs = {imported, map, options, ND_IMPORTED_INPUT, 0, NULL};
-    enum nd_status status = match_side(&outputs, &matched, err);
-    if (status == ND_OK)
-        status = match_side(&inputs, &matched, err);
-    if (status == ND_OK)
-        status = check_map(map, imported, err);
-    if (status == ND_OK)
-        status = check_inputs(&matched, options->model, err);
-    if (status == ND_OK && matched.n[ND_IMPORTED_OUTPUT] == 0 && !imported->is_failed)
-        status = nd_fail(err, ND_E_IMPORT_NOTHING, options->paths[0], "'%s' holds no tensor to import",
-                         options->paths[0]);
-    if (status == ND_OK)
-        status = settle_samples(&outputs, &inputs, &matched, err);
-    if (status == ND_OK)
-        *out = matched;
-    else
-        nd_matched_deinit(&matched);
-    return status;
+    ND_TRY(match_side(&outputs, &matched, err));
+    ND_TRY(match_side(&inputs, &matched, err));
+    ND_TRY(check_map(map, imported, err));
+    ND_TRY(check_inputs(&matched, options->model, err));
+    if (matched.n[ND_IMPORTED_OUTPUT] == 0 && !imported->is_failed)
+        return nd_fail(err, ND_E_IMPORT_NOTHING, options->paths[0], "'%s' holds no tensor to import",
+                       options->paths[0]);
+    ND_TRY(settle_samples(&outputs, &inputs, &matched, err));
+    *out = matched;
+    matched = (struct nd_matched){0};
+    return ND_OK;
 }
 
 static void nd_matched_deinit(struct nd_matched *matched)
@@ -342,28 +336,23 @@ static enum nd_status put_digests(const struct nd_import_writing *w, const struc
 {
     size_t n_runs = probe->n_repeats, n_rows = 0, capacity = 0;
     ND_FREED struct nd_digest *digests = nd_calloc(probe->n_samples * n_runs, sizeof *digests);
-    size_t(*rows)[2] = NULL;
-    enum nd_status status = digests != NULL ? ND_OK : nd_fail_memory(err);
-    for (size_t s = 0; status == ND_OK && s < probe->n_samples; s++)
-        for (size_t r = 0; status == ND_OK && r < n_runs; r++) {
+    ND_FREED size_t(*rows)[2] = NULL;
+    ND_TRY_MEMORY(digests != NULL, err);
+    for (size_t s = 0; s < probe->n_samples; s++)
+        for (size_t r = 0; r < n_runs; r++) {
             digests[s * n_runs + r] = nd_digest_bytes(sample_at(w, tensor, s, r, sample_bytes), sample_bytes);
             if (nd_digest_equal(digests[s * n_runs + r], digests[s * n_runs]))
                 continue;
-            if (!nd_grow((void **)&rows, &capacity, n_rows + 1, sizeof *rows)) {
-                status = nd_fail_memory(err);
-                break;
-            }
+            ND_TRY_MEMORY(nd_grow((void **)&rows, &capacity, n_rows + 1, sizeof *rows), err);
             rows[n_rows][0] = s;
             rows[n_rows++][1] = r;
         }
-    if (status == ND_OK)
-        status = nd_capture_writer_digests(w->writer, probe, &tensor->tensor, digests, err);
-    if (status == ND_OK && n_rows > 0)
-        status =
-            put_repeats(w, probe, tensor, (struct nd_capture_repeats){(const size_t(*)[2])rows, n_rows, NULL},
-                        sample_bytes, err);
-    free(rows);
-    return status;
+    ND_TRY(nd_capture_writer_digests(w->writer, probe, &tensor->tensor, digests, err));
+    if (n_rows > 0)
+        ND_TRY(put_repeats(w, probe, tensor,
+                           (struct nd_capture_repeats){(const size_t(*)[2])rows, n_rows, NULL}, sample_bytes,
+                           err));
+    return ND_OK;
 }
 
 static enum nd_status put_output(const struct nd_import_writing *w, const struct nd_capture_probe *probe,
@@ -430,27 +419,25 @@ static enum nd_status put_probe(const struct nd_import_writing *w, const struct 
         .latency_us =
             w->imported->latency_us != NULL ? w->imported->latency_us + first * matched->n_repeats : NULL,
     };
-    probe.inputs = nd_calloc(probe.n_inputs, sizeof *probe.inputs);
-    ND_TRY_MEMORY(probe.inputs != NULL, err);
+    ND_FREED struct nd_capture_input *inputs = nd_calloc(probe.n_inputs, sizeof *inputs);
+    ND_TRY_MEMORY(inputs != NULL, err);
+    probe.inputs = inputs;
     for (size_t i = 0; i < probe.n_inputs; i++) {
         const struct nd_tensor *tensor = &matched->sides[ND_IMPORTED_INPUT][i].tensor;
-        probe.inputs[i] = (struct nd_capture_input){tensor->name, tensor->dtype, tensor->shape};
+        inputs[i] = (struct nd_capture_input){tensor->name, tensor->dtype, tensor->shape};
     }
-    enum nd_status status = nd_capture_writer_probe(w->writer, &probe, err);
-    for (size_t i = 0; status == ND_OK && i < probe.n_inputs; i++) {
+    ND_TRY(nd_capture_writer_probe(w->writer, &probe, err));
+    for (size_t i = 0; i < probe.n_inputs; i++) {
         struct nd_matched_tensor item;
-        status = tensor_from(&matched->sides[ND_IMPORTED_INPUT][i], first, &item, err);
-        if (status == ND_OK)
-            status = nd_capture_writer_input(w->writer, &probe, i, item.data, err);
+        ND_TRY(tensor_from(&matched->sides[ND_IMPORTED_INPUT][i], first, &item, err));
+        ND_TRY(nd_capture_writer_input(w->writer, &probe, i, item.data, err));
     }
-    for (size_t i = 0; status == ND_OK && i < matched->n[ND_IMPORTED_OUTPUT] && probe.n_samples > 0; i++) {
+    for (size_t i = 0; i < matched->n[ND_IMPORTED_OUTPUT] && probe.n_samples > 0; i++) {
         struct nd_matched_tensor item;
-        status = tensor_from(&matched->sides[ND_IMPORTED_OUTPUT][i], first, &item, err);
-        if (status == ND_OK)
-            status = put_output(w, &probe, &item, err);
+        ND_TRY(tensor_from(&matched->sides[ND_IMPORTED_OUTPUT][i], first, &item, err));
+        ND_TRY(put_output(w, &probe, &item, err));
     }
-    free(probe.inputs);
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status put_probes(const struct nd_import_writing *w, struct nd_error *err)
@@ -674,42 +661,28 @@ enum nd_status nd_imported_write(struct nd_imported *imported, struct nd_importe
                                  const struct nd_import_options *options, struct nd_import_result *out,
                                  struct nd_error *err)
 {
-    struct nd_map map = {0};
-    struct nd_matched matched = {0};
-    struct nd_import_result result = {0};
-    struct nd_capture_writer *writer = NULL;
-    enum nd_status status = nd_map_read(options->map, options->names, options->n_names, &map, err);
-    if (status == ND_OK)
-        status = join_runs(imported, repeats, n_repeats, &map, options, err);
-    if (status == ND_OK)
-        status = settle(imported, &map, options, &matched, err);
-    if (status == ND_OK)
-        status = nd_facts_sum_up(imported, &result, err);
-    if (status == ND_OK)
-        status = nd_capture_writer_create(options->output, options->replace, &writer, err);
-    if (status == ND_OK)
-        nd_capture_writer_level(writer, DEFLATE_LEVEL);
+    ND_CLEANUP(nd_map_deinit) struct nd_map map = {0};
+    ND_CLEANUP(nd_matched_deinit) struct nd_matched matched = {0};
+    ND_CLEANUP(nd_import_result_deinit) struct nd_import_result result = {0};
+    ND_CLEANUP(nd_capture_writer_destroy) struct nd_capture_writer *writer = NULL;
+    ND_TRY(nd_map_read(options->map, options->names, options->n_names, &map, err));
+    ND_TRY(join_runs(imported, repeats, n_repeats, &map, options, err));
+    ND_TRY(settle(imported, &map, options, &matched, err));
+    ND_TRY(nd_facts_sum_up(imported, &result, err));
+    ND_TRY(nd_capture_writer_create(options->output, options->replace, &writer, err));
+    nd_capture_writer_level(writer, DEFLATE_LEVEL);
     const struct nd_import_writing w = {writer, options, imported, &matched, &result};
-    if (status == ND_OK)
-        status = put_all(&w, err);
-    if (status == ND_OK)
-        status = nd_capture_writer_commit(writer, state_of(imported), err);
-    nd_capture_writer_destroy(&writer);
+    ND_TRY(put_all(&w, err));
+    ND_TRY(nd_capture_writer_commit(writer, state_of(imported), err));
     result.n_tensors = matched.n[ND_IMPORTED_OUTPUT];
     result.n_inputs = matched.n[ND_IMPORTED_INPUT];
     result.n_samples = matched.n_samples;
     result.is_failed = imported->is_failed;
-    if (status == ND_OK && imported->cut_short != NULL) {
-        result.cut_short = imported->cut_short;
-        imported->cut_short = NULL;
-    }
-    nd_matched_deinit(&matched);
-    nd_map_deinit(&map);
-    if (status == ND_OK)
-        *out = result;
-    else
-        nd_import_result_deinit(&result);
-    return status;
+    result.cut_short = imported->cut_short;
+    imported->cut_short = NULL;
+    *out = result;
+    result = (struct nd_import_result){0};
+    return ND_OK;
 }
 
 void nd_import_result_deinit(struct nd_import_result *result)

@@ -356,30 +356,22 @@ static enum nd_status state_facts(struct nd_qnr *run, struct nd_error *err)
 static enum nd_status read_run(struct nd_qnr *run, struct nd_error *err)
 {
     const struct nd_import_options *options = run->options;
-    enum nd_status status = nd_map_read(options->map, options->names, options->n_names, &run->map, err);
-    if (status == ND_OK)
-        status = nd_qnr_find_folders(run, err);
-    if (status == ND_OK)
-        status = read_sources(run, err);
-    if (status == ND_OK)
-        status = nd_qnr_read_metadata(run, err);
-    if (status == ND_OK)
-        status = state_facts(run, err);
-    if (status == ND_OK)
-        status = nd_qnr_read_inputs(run, err);
-    if (status == ND_OK)
-        status = nd_qnr_find_tensors(run, err);
+    ND_TRY(nd_map_read(options->map, options->names, options->n_names, &run->map, err));
+    ND_TRY(nd_qnr_find_folders(run, err));
+    ND_TRY(read_sources(run, err));
+    ND_TRY(nd_qnr_read_metadata(run, err));
+    ND_TRY(state_facts(run, err));
+    ND_TRY(nd_qnr_read_inputs(run, err));
+    ND_TRY(nd_qnr_find_tensors(run, err));
     /* Whether names are sanitised is seen by all of them: snpe-net-run keeps ':' and the like. */
     run->imported->has_sanitised_names = run->manifest.path == NULL;
     for (size_t i = 0; i < run->n_tensors; i++)
         if (!is_sanitised(run->tensors[i].file))
             run->imported->has_sanitised_names = false;
     run->imported->keeps_unknown = true;
-    if (status == ND_OK)
-        status = nd_qnr_describe(run, err);
-    if (status == ND_OK)
-        status = nd_qnr_read_tensors(run, err);
-    return status == ND_OK ? nd_qnr_read_logs(run, err) : status;
+    ND_TRY(nd_qnr_describe(run, err));
+    ND_TRY(nd_qnr_read_tensors(run, err));
+    return nd_qnr_read_logs(run, err);
 }
 
 static enum nd_status read_qnn_net_run(const struct nd_import_options *options, struct nd_imported *imported,

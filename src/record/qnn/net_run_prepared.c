@@ -354,22 +354,21 @@ static enum nd_status add_fed(struct nd_qnr *run, enum nd_imported_side side, co
                               bool *is_missing, struct nd_error *err)
 {
     const struct nd_qnr_stated *stated = &run->manifest.inputs.items[input];
-    enum nd_status status = ND_OK;
     *is_missing = false;
-    for (size_t r = 0; status == ND_OK && !*is_missing && r < run->n_complete; r++) {
-        void *bytes = NULL, *data = NULL;
+    for (size_t r = 0; r < run->n_complete; r++) {
+        ND_FREED void *bytes = NULL;
+        void *data = NULL;
         size_t n_bytes = 0;
         const struct nd_imported_new sample = {side, name, run->manifest.path, stated->dtype, stated->shape, r};
-        status = read_fed(run, r, input, &bytes, is_missing, err);
-        if (status == ND_OK && !*is_missing)
-            status = nd_shape_size_bytes(&stated->shape, stated->dtype, &n_bytes, err);
-        if (status == ND_OK && !*is_missing)
-            status = nd_imported_add(run->imported, &sample, &data, err);
-        if (status == ND_OK && !*is_missing && n_bytes > 0)
+        ND_TRY(read_fed(run, r, input, &bytes, is_missing, err));
+        if (*is_missing)
+            return ND_OK;
+        ND_TRY(nd_shape_size_bytes(&stated->shape, stated->dtype, &n_bytes, err));
+        ND_TRY(nd_imported_add(run->imported, &sample, &data, err));
+        if (n_bytes > 0)
             memcpy(data, bytes, n_bytes);
-        free(bytes);
     }
-    return status;
+    return ND_OK;
 }
 
 /* Tensors that the context is fed with are outputs of the capture all the same. */

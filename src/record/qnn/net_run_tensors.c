@@ -133,47 +133,42 @@ static bool has_results(const char *folder, bool *has, struct nd_error *err, enu
 /* Result_0, Result_1, ... without a gap, none spelled otherwise. */
 static enum nd_status count_results(struct nd_qnr *run, struct nd_error *err)
 {
-    struct nd_qnr_files files = {0};
+    ND_CLEANUP(nd_qnr_files_deinit) struct nd_qnr_files files = {0};
     size_t n = 0;
     uint64_t largest = 0;
-    enum nd_status status = nd_qnr_list_folder(run->results, &files, err);
-    for (size_t i = 0; status == ND_OK && i < files.n; i++) {
+    ND_TRY(nd_qnr_list_folder(run->results, &files, err));
+    for (size_t i = 0; i < files.n; i++) {
         uint64_t number = 0;
         const char *text = files.names[i] + sizeof result_prefix - 1;
         if (!is_result(files.names[i]))
             continue;
         if (!isdigit((unsigned char)text[0]) || !nd_parse_u64(text, &number) ||
             (text[0] == '0' && text[1] != '\0'))
-            status = nd_fail(err, ND_E_QNN_FOLDER, files.names[i],
-                             "'%s': '%s' is not Result_<number> as qnn-net-run writes it", run->results,
-                             files.names[i]);
+            return nd_fail(err, ND_E_QNN_FOLDER, files.names[i],
+                           "'%s': '%s' is not Result_<number> as qnn-net-run writes it", run->results,
+                           files.names[i]);
         largest = number > largest ? number : largest;
         n++;
     }
-    for (size_t i = 0; status == ND_OK && i < files.n; i++) {
-        char *path = nd_path_join(run->results, files.names[i]);
-        if (path == NULL)
-            status = nd_fail_memory(err);
-        else if (is_result(files.names[i]) && !is_folder(path))
-            status = nd_fail(err, ND_E_QNN_FOLDER, path, "'%s' is no folder", path);
-        free(path);
+    for (size_t i = 0; i < files.n; i++) {
+        ND_FREED char *path = nd_path_join(run->results, files.names[i]);
+        ND_TRY_MEMORY(path != NULL, err);
+        if (is_result(files.names[i]) && !is_folder(path))
+            return nd_fail(err, ND_E_QNN_FOLDER, path, "'%s' is no folder", path);
     }
-    for (size_t i = 0; status == ND_OK && i < n; i++) {
-        char *path = nd_qnr_path(run, i, "", "");
-        if (path == NULL)
-            status = nd_fail_memory(err);
-        else if (!nd_path_exists(path))
-            status = nd_fail(err, ND_E_QNN_FOLDER, path,
-                             "'%s': Result_%zu is missing: there are %zu folders up to Result_%llu",
-                             run->results, i, n, (unsigned long long)largest);
-        free(path);
+    for (size_t i = 0; i < n; i++) {
+        ND_FREED char *path = nd_qnr_path(run, i, "", "");
+        ND_TRY_MEMORY(path != NULL, err);
+        if (!nd_path_exists(path))
+            return nd_fail(err, ND_E_QNN_FOLDER, path,
+                           "'%s': Result_%zu is missing: there are %zu folders up to Result_%llu", run->results,
+                           i, n, (unsigned long long)largest);
     }
-    if (status == ND_OK && n == 0)
-        status = nd_fail(err, ND_E_IMPORT_NOTHING, run->results, "'%s' holds no Result_<i> of qnn-net-run",
-                         run->results);
-    nd_qnr_files_deinit(&files);
+    if (n == 0)
+        return nd_fail(err, ND_E_IMPORT_NOTHING, run->results, "'%s' holds no Result_<i> of qnn-net-run",
+                       run->results);
     run->n_results = run->n_complete = n;
-    return status;
+    return ND_OK;
 }
 
 /* Results lie in output itself, or in one folder for each graph. */

@@ -60,23 +60,16 @@ static enum nd_status nd_runtime_trial_open(const struct nd_runtime_checking *ho
                                             struct nd_error *err)
 {
     static const char *const specs[] = {"ones"};
-    struct nd_runtime_trial trial = {.how = how};
-    char *path = NULL;
-    enum nd_status status = nd_dir_make_temporary(&trial.folder, err);
-    if (status == ND_OK) {
-        path = nd_path_join(trial.folder, "sum.onnx");
-        status = path != NULL ? write_model(path, err) : nd_fail_memory(err);
-    }
-    if (status == ND_OK)
-        status = nd_model_load(path, &trial.model, err);
-    if (status == ND_OK)
-        status = nd_probes_for_model(trial.model, specs, 1, &trial.probe, err);
-    free(path);
-    if (status == ND_OK)
-        *out = trial;
-    else
-        nd_runtime_trial_close(&trial);
-    return status;
+    ND_CLEANUP(nd_runtime_trial_close) struct nd_runtime_trial trial = {.how = how};
+    ND_TRY(nd_dir_make_temporary(&trial.folder, err));
+    ND_FREED char *path = nd_path_join(trial.folder, "sum.onnx");
+    ND_TRY_MEMORY(path != NULL, err);
+    ND_TRY(write_model(path, err));
+    ND_TRY(nd_model_load(path, &trial.model, err));
+    ND_TRY(nd_probes_for_model(trial.model, specs, 1, &trial.probe, err));
+    *out = trial;
+    trial = (struct nd_runtime_trial){0};
+    return ND_OK;
 }
 
 static void nd_runtime_trial_close(struct nd_runtime_trial *trial)

@@ -376,24 +376,23 @@ static enum nd_status write_runtime(struct nd_capture_writer *writer, const stru
 static enum nd_status write_attributes(struct nd_capture_writer *writer, const struct nd_assembly *assembly,
                                        const struct nd_spool_index *index, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < assembly->n_attrs; i++)
-        status = nd_capture_writer_attr(writer, &assembly->attrs[i], err);
-    if (status == ND_OK && index->runtime.kind != 0)
-        status = write_runtime(writer, &index->runtime, err);
+    for (size_t i = 0; i < assembly->n_attrs; i++)
+        ND_TRY(nd_capture_writer_attr(writer, &assembly->attrs[i], err));
+    if (index->runtime.kind != 0)
+        ND_TRY(write_runtime(writer, &index->runtime, err));
     const struct nd_attr resumed = {.group = (char *)"runtime",
                                     .key = (char *)"resumed",
                                     .type = ND_ATTR_I64,
                                     .i64 = (int64_t)index->n_resumed};
-    if (status == ND_OK && index->n_resumed > 0)
-        status = nd_capture_writer_attr(writer, &resumed, err);
+    if (index->n_resumed > 0)
+        ND_TRY(nd_capture_writer_attr(writer, &resumed, err));
     static const char *const truths[] = {"profile", "faulty", "kinds", "n_changed"};
-    for (size_t i = 0; status == ND_OK && index->truth.kind != 0 && i < sizeof truths / sizeof truths[0]; i++) {
-        char *value = nd_fields_text(&index->truth, truths[i]);
-        status = value != NULL ? write_string(writer, "truth", truths[i], value, err) : nd_fail_memory(err);
-        free(value);
+    for (size_t i = 0; index->truth.kind != 0 && i < sizeof truths / sizeof truths[0]; i++) {
+        ND_FREED char *value = nd_fields_text(&index->truth, truths[i]);
+        ND_TRY_MEMORY(value != NULL, err);
+        ND_TRY(write_string(writer, "truth", truths[i], value, err));
     }
-    return status == ND_OK ? write_libraries(writer, assembly, index, err) : status;
+    return write_libraries(writer, assembly, index, err);
 }
 
 /* ---- failure ---- */
@@ -575,33 +574,27 @@ static enum nd_status write_all(struct nd_capture_writer *writer, const struct n
     ND_CLEANUP(nd_log_findings_deinit) struct nd_log_findings findings = {.max = MAX_FINDINGS};
     ND_CLEANUP(nd_untouched_deinit) struct nd_untouched untouched = {0};
     bool is_short = false; /* an acknowledged sample without all its records: a damaged spool */
-    enum nd_status status = nd_assembled_graph_init(&graph, assembly, index, err);
-    if (status == ND_OK)
-        status = write_attributes(writer, assembly, index, err);
-    if (status == ND_OK)
-        status = nd_capture_writer_tensors(writer, graph.tensors, graph.providers, graph.n_tensors, err);
-    if (status == ND_OK)
-        status = nd_capture_writer_nodes(writer, graph.nodes, graph.n_nodes, err);
-    if (status == ND_OK)
-        status = open_untouched(assembly, index, &graph, &untouched, err);
-    for (size_t p = 0; status == ND_OK && p < assembly->n_probes; p++) {
-        status = write_probe(writer, assembly, index, p, &graph, &untouched, err);
+    ND_TRY(nd_assembled_graph_init(&graph, assembly, index, err));
+    ND_TRY(write_attributes(writer, assembly, index, err));
+    ND_TRY(nd_capture_writer_tensors(writer, graph.tensors, graph.providers, graph.n_tensors, err));
+    ND_TRY(nd_capture_writer_nodes(writer, graph.nodes, graph.n_nodes, err));
+    ND_TRY(open_untouched(assembly, index, &graph, &untouched, err));
+    for (size_t p = 0; p < assembly->n_probes; p++) {
+        ND_TRY(write_probe(writer, assembly, index, p, &graph, &untouched, err));
         out->samples_done += index->probes[p].n_complete;
         is_short = is_short || index->probes[p].n_complete < index->probes[p].n_samples;
     }
     bool has_failed = !index->has_ended || is_short;
-    if (status == ND_OK && !has_failed)
-        status = nd_untouched_write(&untouched, assembly->untouched_why, writer, &out->is_changed, err);
-    if (status == ND_OK && (has_failed || !assembly->is_reproducible))
-        status = nd_assemble_logs(writer, assembly, index, &findings, err);
-    if (status == ND_OK)
-        status = nd_findings_write(writer, &findings, err);
-    if (status == ND_OK && has_failed) {
-        describe_failure(assembly, index, out);
-        explain_placement(index, out);
-        status = write_failure(writer, assembly, &findings, out, err);
-    }
-    return status;
+    if (!has_failed)
+        ND_TRY(nd_untouched_write(&untouched, assembly->untouched_why, writer, &out->is_changed, err));
+    if (has_failed || !assembly->is_reproducible)
+        ND_TRY(nd_assemble_logs(writer, assembly, index, &findings, err));
+    ND_TRY(nd_findings_write(writer, &findings, err));
+    if (!has_failed)
+        return ND_OK;
+    describe_failure(assembly, index, out);
+    explain_placement(index, out);
+    return write_failure(writer, assembly, &findings, out, err);
 }
 
 /* Bytes of all values that will be stored. Of the content alone: two runs that have the same content give the
@@ -644,10 +637,10 @@ static void keep_old(const struct nd_assembly *assembly, const struct nd_spool_i
 enum nd_status nd_capture_assemble(const struct nd_assembly *assembly, struct nd_assembled *out,
                                    struct nd_error *err)
 {
-    struct nd_spool_index index = {0};
+    ND_CLEANUP(nd_spool_index_close) struct nd_spool_index index = {0};
     struct nd_assembled assembled = {.state = ND_CAPTURE_COMPLETE};
     size_t n_done = 0;
-    size_t *samples = nd_calloc(assembly->n_probes, sizeof *samples);
+    ND_FREED size_t *samples = nd_calloc(assembly->n_probes, sizeof *samples);
     ND_TRY_MEMORY(samples != NULL, err);
     for (size_t p = 0; p < assembly->n_probes; p++)
         samples[p] = assembly->probes[p]->n_samples;
@@ -658,16 +651,13 @@ enum nd_status nd_capture_assemble(const struct nd_assembly *assembly, struct nd
                                              .n_passes = assembly->n_passes,
                                              .n_repeats = assembly->n_repeats,
                                              .has_reruns = assembly->has_reruns};
-    enum nd_status status = nd_spool_index_open(assembly->spool_path, &request, &index, err);
-    for (size_t p = 0; status == ND_OK && p < assembly->n_probes; p++)
+    ND_TRY(nd_spool_index_open(assembly->spool_path, &request, &index, err));
+    for (size_t p = 0; p < assembly->n_probes; p++)
         n_done += index.probes[p].n_complete;
-    if (status == ND_OK && n_done < assembly->n_kept)
+    if (n_done < assembly->n_kept)
         keep_old(assembly, &index, &assembled);
-    else if (status == ND_OK)
-        status = write_capture(assembly, &index, &assembled, err);
-    nd_spool_index_close(&index);
-    free(samples);
-    if (status == ND_OK)
-        *out = assembled;
-    return status;
+    else
+        ND_TRY(write_capture(assembly, &index, &assembled, err));
+    *out = assembled;
+    return ND_OK;
 }

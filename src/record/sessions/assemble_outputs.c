@@ -609,34 +609,24 @@ enum nd_status nd_assemble_outputs(struct nd_capture_writer *writer, const struc
                                    const struct nd_output_source *source, struct nd_error *err)
 {
     struct nd_chunk_layout asked, layout;
-    struct nd_capture_dataset *dataset = NULL;
-    struct nd_chunk_decoder decoder = {0};
-    enum nd_status status =
-        nd_chunk_layout_make(&tensor->shape, tensor->dtype, probe->n_samples_expected, &asked, err);
-    if (status == ND_OK)
-        status = nd_capture_output_layout(probe, tensor, &layout, err);
-    if (status != ND_OK)
-        return status;
+    ND_CLEANUP(nd_capture_dataset_destroy) struct nd_capture_dataset *dataset = NULL;
+    ND_CLEANUP(nd_chunk_decoder_deinit) struct nd_chunk_decoder decoder = {0};
+    ND_TRY(nd_chunk_layout_make(&tensor->shape, tensor->dtype, probe->n_samples_expected, &asked, err));
+    ND_TRY(nd_capture_output_layout(probe, tensor, &layout, err));
+    ND_FREED unsigned char *raw = nd_tensor_alloc(layout.chunk_bytes);
+    ND_FREED unsigned char *encoded = malloc(nd_chunk_bound(layout.chunk_bytes));
+    ND_TRY_MEMORY(raw != NULL && encoded != NULL, err);
     const struct chunk_source chunks = {.output = source,
                                         .tensor = tensor,
                                         .asked = &asked,
                                         .layout = &layout,
-                                        .raw = nd_tensor_alloc(layout.chunk_bytes),
-                                        .encoded = malloc(nd_chunk_bound(layout.chunk_bytes)),
+                                        .raw = raw,
+                                        .encoded = encoded,
                                         .decoder = &decoder};
-    if (chunks.raw == NULL || chunks.encoded == NULL)
-        status = nd_fail_memory(err);
-    if (status == ND_OK)
-        status = nd_capture_writer_outputs_begin(
-            writer, &(struct nd_capture_output){probe, tensor, provider, &layout}, &dataset, err);
-    if (status == ND_OK)
-        status = write_chunks(&chunks, probe->name, dataset, err);
-    if (status == ND_OK)
-        status = nd_capture_writer_outputs_end(&dataset, err);
-    nd_capture_dataset_destroy(&dataset);
-    nd_chunk_decoder_deinit(&decoder);
-    if (status == ND_OK && source->index->n_max > 1)
-        status = write_repeats(writer, probe, tensor, layout.sample_bytes, source, err);
-    ND_FREE_ALL(chunks.raw, chunks.encoded);
-    return status;
+    ND_TRY(nd_capture_writer_outputs_begin(
+        writer, &(struct nd_capture_output){probe, tensor, provider, &layout}, &dataset, err));
+    ND_TRY(write_chunks(&chunks, probe->name, dataset, err));
+    ND_TRY(nd_capture_writer_outputs_end(&dataset, err));
+    return source->index->n_max > 1 ? write_repeats(writer, probe, tensor, layout.sample_bytes, source, err)
+                                    : ND_OK;
 }

@@ -305,19 +305,17 @@ static enum nd_status find_failed_prefix(const struct nd_capture_job *capture, c
 static enum nd_status collect_provenance(const struct nd_capture_job *capture, const struct nd_tensor *failed,
                                          struct nd_attr_list *out, struct nd_error *err)
 {
-    enum nd_status status = nd_provenance_collect(capture->device, capture->model, capture->options,
-                                                  capture->job.n_passes, out, err);
-    if (status == ND_OK && capture->remote != NULL)
-        status = nd_provenance_add_device_facts(out, &capture->remote->device_facts, err);
-    if (status == ND_OK && capture->remote != NULL)
-        status = nd_provenance_add_measured(out, capture->remote, err);
-    if (status == ND_OK && capture->moved != NULL)
-        status = nd_provenance_add_moved(out, capture->moved, err);
-    if (status == ND_OK)
-        status = nd_provenance_add_planning(out, capture->n_tried, capture->left_out, err);
-    if (status == ND_OK)
-        status = nd_provenance_add_floats(out, capture, err);
-    return status == ND_OK && failed != NULL ? nd_provenance_add_failed_tensor(out, failed->name, err) : status;
+    ND_TRY(nd_provenance_collect(capture->device, capture->model, capture->options, capture->job.n_passes, out,
+                                 err));
+    if (capture->remote != NULL)
+        ND_TRY(nd_provenance_add_device_facts(out, &capture->remote->device_facts, err));
+    if (capture->remote != NULL)
+        ND_TRY(nd_provenance_add_measured(out, capture->remote, err));
+    if (capture->moved != NULL)
+        ND_TRY(nd_provenance_add_moved(out, capture->moved, err));
+    ND_TRY(nd_provenance_add_planning(out, capture->n_tried, capture->left_out, err));
+    ND_TRY(nd_provenance_add_floats(out, capture, err));
+    return failed != NULL ? nd_provenance_add_failed_tensor(out, failed->name, err) : ND_OK;
 }
 
 /* With resume: how many samples the capture holds that is to be replaced. */

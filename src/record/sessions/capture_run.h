@@ -147,11 +147,4 @@ void nd_pass_plan_deinit(struct nd_pass_plan *plan);
 enum nd_status nd_plan_passes(const struct nd_recording *recording, struct nd_pass_plan *plan,
                               struct nd_error *err);
 
-/* Reads from the run in `folder` which tensors it could not give (those that a runner lacks, those that came
- * out different from what was announced, and those whose recording changes others), and plans its sessions
- * without them. plan->n_passes is 0 where there is nothing to plan: none is missing, or an output of the model
- * is, or all that the first session records. Freed by nd_pass_plan_deinit, on success only. */
-enum nd_status nd_plan_without_missing(const struct nd_capture_job *capture, const char *folder,
-                                       struct nd_pass_plan *plan, struct nd_error *err);
-
 #endif

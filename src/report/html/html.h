@@ -162,8 +162,9 @@ enum { ND_PAGE_MAX_ROWS = 4000, ND_PAGE_MIN_ROWS = 100 };
 /* How many layers of each of n devices are shown. */
 size_t nd_page_rows_each(size_t n_devices);
 
-/* The score that a layer needs to be among the `most` with the highest; scores is sorted by this. */
-double nd_page_threshold(double *scores, size_t n, size_t most);
+/* The score that a layer needs to be among the `most` with the highest. */
+double nd_page_threshold(struct nd_page *page, const json_t *layers, double (*score)(const json_t *layer),
+                         size_t most);
 
 /* ---- the comparison ---- */
 

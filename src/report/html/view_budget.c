@@ -218,14 +218,7 @@ static void put_layer(struct nd_page *page, const json_t *layer)
 static void put_rows(struct nd_page *page, const json_t *layers, size_t most)
 {
     size_t n = json_array_size(layers), n_put = 0;
-    ND_FREED double *scores = nd_calloc(n + 1, sizeof *scores);
-    if (scores == NULL) {
-        page->out->failed = true;
-        return;
-    }
-    for (size_t i = 0; i < n; i++)
-        scores[i] = score_of(json_array_get(layers, i));
-    double threshold = nd_page_threshold(scores, n, most);
+    double threshold = nd_page_threshold(page, layers, score_of, most);
     for (size_t i = 0; i < n && n_put < most; i++) {
         double score = score_of(json_array_get(layers, i));
         if (!isfinite(score) || score < threshold)

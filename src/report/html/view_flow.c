@@ -59,14 +59,7 @@ static void put_layers(struct nd_page *page, const struct nd_page_part *part, co
                        size_t most)
 {
     size_t n = json_array_size(layers), n_put = 0;
-    ND_FREED double *scores = nd_calloc(n + 1, sizeof *scores);
-    if (scores == NULL) {
-        page->out->failed = true;
-        return;
-    }
-    for (size_t i = 0; i < n; i++)
-        scores[i] = score_of(json_array_get(layers, i));
-    double threshold = nd_page_threshold(scores, n, most);
+    double threshold = nd_page_threshold(page, layers, score_of, most);
     for (size_t i = 0; i < n && n_put < most; i++) {
         const json_t *layer = json_array_get(layers, i);
         if (score_of(layer) < threshold)

@@ -34,7 +34,6 @@ void nd_text_failures(const struct nd_text_report *report);
 /* What is not a number, before any verdict. And the samples of a tensor that are NaN in every
  * value on both sides: the most of any test. */
 void nd_text_numbers(const struct nd_text_report *report);
-uint64_t nd_text_samples_both_nan(const struct nd_comparison *c, const struct nd_compared_tensor *tensor);
 
 /* One row per tensor, one column per test device. */
 void nd_text_tensors(const struct nd_text_report *report);

@@ -96,7 +96,7 @@ static void add_tensor(struct nd_table *table, const struct nd_text_report *repo
     }
 }
 
-uint64_t nd_text_samples_both_nan(const struct nd_comparison *c, const struct nd_compared_tensor *tensor)
+static uint64_t samples_both_nan(const struct nd_comparison *c, const struct nd_compared_tensor *tensor)
 {
     uint64_t most = 0;
     for (size_t t = 1; t < c->n_devices; t++) {
@@ -137,7 +137,7 @@ void nd_text_numbers(const struct nd_text_report *report)
     put_broken(report);
     for (size_t e = 0; e < c->n_tensors; e++) {
         add_tensor(&table, report, &c->tensors[e], &n);
-        is_uncompared = is_uncompared || nd_text_samples_both_nan(c, &c->tensors[e]) > 0;
+        is_uncompared = is_uncompared || samples_both_nan(c, &c->tensors[e]) > 0;
     }
     nd_text_put_table(report, &table, 0, 2, "\nnot a number (NaN), or infinite:");
     nd_text_put_more(report, n);

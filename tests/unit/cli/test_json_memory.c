@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli/terminal/json_memory.h"
+#include "cli/terminal/program.h"
 #include "support/failing_memory.h"
 
 static size_t n_lost;

@@ -186,10 +186,10 @@ static void untested_p_values_do_not_count(void **state)
     (void)state;
     const double p[] = {NAN, 0.02, NAN, 0.03};
     double adjusted[4];
-    assert_int_equal(nd_adjust_holm(p, 4, adjusted, NULL), ND_OK);
+    nd_adjust_holm(p, 4, adjusted);
     assert_true(isnan(adjusted[0]) && isnan(adjusted[2]));
     assert_f64_bits(adjusted[3], 0.04); /* never below that of a smaller p-value */
-    assert_int_equal(nd_adjust_holm(p, 0, adjusted, NULL), ND_OK);
+    nd_adjust_holm(p, 0, adjusted);
 }
 
 static void intervals_cover_as_often_as_they_say(void **state)

@@ -414,34 +414,27 @@ static enum nd_status hand_over(struct nd_runtime_session *session, const json_t
 enum nd_status nd_session_create(struct nd_runtime *runtime, const struct nd_session_options *options,
                                  struct nd_runtime_session **out, struct nd_error *err)
 {
-    json_t *job = NULL;
-    struct nd_runtime_session *session = nd_calloc(1, sizeof *session);
+    json_auto_t *job = NULL;
+    ND_CLEANUP(nd_session_destroy) struct nd_runtime_session *session = nd_calloc(1, sizeof *session);
     ND_TRY_MEMORY(session != NULL, err);
     session->runtime = runtime;
     session->sample = -1;
-    enum nd_status status = read_job(options, &job, err);
-    if (status == ND_OK)
-        status = check_options(runtime, job, err);
-    if (status == ND_OK && (json_object_set_new(job, "message", json_string("job")) != 0 ||
-                            json_object_set_new(job, "protocol", json_integer(ND_RUNNER_PROTOCOL)) != 0 ||
-                            json_object_set_new(job, "model", json_string(options->model_path)) != 0))
-        status = nd_fail_memory(err);
-    if (status == ND_OK)
-        status = describe_inputs(session, job, err);
-    if (status == ND_OK)
-        status = choose_outputs(session, options, job, err);
-    if (status == ND_OK)
-        status = hand_over(session, job, err);
+    ND_TRY(read_job(options, &job, err));
+    ND_TRY(check_options(runtime, job, err));
+    if (json_object_set_new(job, "message", json_string("job")) != 0 ||
+        json_object_set_new(job, "protocol", json_integer(ND_RUNNER_PROTOCOL)) != 0 ||
+        json_object_set_new(job, "model", json_string(options->model_path)) != 0)
+        return nd_fail_memory(err);
+    ND_TRY(describe_inputs(session, job, err));
+    ND_TRY(choose_outputs(session, options, job, err));
+    ND_TRY(hand_over(session, job, err));
     session->rules = (struct nd_answer_rules){
         .runner = runtime->connection.name,
         .rounds_off_grid = json_is_true(json_object_get(job, "rounds_off_grid")),
     };
-    json_decref(job);
-    if (status == ND_OK)
-        *out = session;
-    else
-        nd_session_destroy(&session);
-    return status;
+    *out = session;
+    session = NULL;
+    return ND_OK;
 }
 
 /* How many values were no codes, where they are accepted: a line of the log for each tensor. */

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "capture/hdf5/chunk_decode.h"
+#include "capture/hdf5/drivers.h"
 #include "capture/hdf5/index.h"
-#include "capture/hdf5/read_driver.h"
 #include "core/memory.h"
 
 /* Datasets of strangers' HDF5 files as arrays: libhdf5 tells their type, shape and place, and reads no data;

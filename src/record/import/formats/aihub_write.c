@@ -290,23 +290,16 @@ enum nd_status nd_export_aihub(const char *capture_path, const char *output,
                                const struct nd_export_options *options, size_t *n_tensors, struct nd_error *err)
 {
     struct nd_export_options own = {.struct_size = sizeof own};
-    enum nd_status status = nd_options_read(&own, sizeof own, options, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_options_read(&own, sizeof own, options, err));
     options = &own;
-    struct nd_capture *capture = NULL;
+    ND_CLEANUP(nd_capture_close) struct nd_capture *capture = NULL;
     struct hub_file hub = {.inputs = options->inputs, .file = H5I_INVALID_HID, .path = output};
-    if (status == ND_OK && !options->replace && nd_path_exists(output))
-        status = nd_fail(err, ND_E_FILE_EXISTS, output, "'%s' exists already", output);
-    if (status == ND_OK)
-        status = nd_capture_open(capture_path, &capture, err);
-    if (status == ND_OK)
-        status = find_probe(capture, options->probe, &hub.probe, err);
+    if (!options->replace && nd_path_exists(output))
+        return nd_fail(err, ND_E_FILE_EXISTS, output, "'%s' exists already", output);
+    ND_TRY(nd_capture_open(capture_path, &capture, err));
+    ND_TRY(find_probe(capture, options->probe, &hub.probe, err));
     hub.capture = capture;
-    if (status == ND_OK)
-        status = write_file(&hub, options->replace, err);
-    nd_capture_close(&capture);
-    if (status == ND_OK)
-        *n_tensors = hub.n_written;
-    return status;
+    ND_TRY(write_file(&hub, options->replace, err));
+    *n_tensors = hub.n_written;
+    return ND_OK;
 }

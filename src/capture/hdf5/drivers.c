@@ -1,5 +1,5 @@
-/* A driver through which libhdf5 writes; failed writes are kept and reported at the end. */
-#include "capture/hdf5/write_driver.h"
+/* The drivers through which libhdf5 writes a file, and reads one that it did not open itself. */
+#include "capture/hdf5/drivers.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -14,14 +14,62 @@
 
 /* The access list keeps a copy of this. */
 struct driver_info {
-    struct nd_write_target *target;
+    void *end; /* a nd_write_target or nd_read_source */
 };
 
 struct driver_file {
     H5FD_t base; /* has to be first: libhdf5 fills it */
-    struct nd_write_target *target;
+    void *end;
     haddr_t eoa, eof;
 };
+
+/* ---- what both have ---- */
+
+static H5FD_t *make_file(void *end, haddr_t eof)
+{
+    struct driver_file *file = nd_calloc(1, sizeof *file);
+    if (file == NULL)
+        return NULL;
+    file->end = end;
+    file->eof = eof;
+    return &file->base;
+}
+
+static herr_t close_file(H5FD_t *base)
+{
+    free((struct driver_file *)base);
+    return 0;
+}
+
+static haddr_t get_eoa(const H5FD_t *base, H5FD_mem_t type)
+{
+    (void)type;
+    return ((const struct driver_file *)base)->eoa;
+}
+
+static herr_t set_eoa(H5FD_t *base, H5FD_mem_t type, haddr_t address)
+{
+    (void)type;
+    ((struct driver_file *)base)->eoa = address;
+    return 0;
+}
+
+static haddr_t get_eof(const H5FD_t *base, H5FD_mem_t type)
+{
+    (void)type;
+    return ((const struct driver_file *)base)->eof;
+}
+
+/* id: of the registered driver. */
+static herr_t set_driver(hid_t access, hid_t *id, const H5FD_class_t *driver, void *end)
+{
+    const struct driver_info info = {end};
+    if (*id < 0 || H5Iget_type(*id) != H5I_VFL) /* a program that calls H5close takes it away */
+        *id = H5FDregister(driver);
+    return *id < 0 ? -1 : H5Pset_driver(access, *id, &info);
+}
+
+/* ---- writing; failed writes are kept and reported at the end ---- */
 
 enum { PAGE_BYTES = 4096 };
 struct nd_write_page {
@@ -43,8 +91,6 @@ void nd_write_target_deinit(struct nd_write_target *target)
     }
     target->aside = NULL;
 }
-
-/* ---- bytes ---- */
 
 /* Fills what cannot be read, such as what lies behind the end, with zeros. */
 static void read_whole(int fd, unsigned char *to, size_t n, off_t at)
@@ -116,44 +162,32 @@ static void write_aside(struct nd_write_target *target, unsigned char *from, siz
     }
 }
 
-/* ---- what libhdf5 calls ---- */
-
-static H5FD_t *open_file(const char *name, unsigned flags, hid_t access, haddr_t max_address)
+static H5FD_t *open_to_write(const char *name, unsigned flags, hid_t access, haddr_t max_address)
 {
     (void)name;
     (void)max_address;
     const struct driver_info *info = H5Pget_driver_info(access);
+    struct nd_write_target *target = info != NULL ? info->end : NULL;
     struct stat stat;
-    if (info == NULL || fstat(info->target->fd, &stat) != 0)
+    if (target == NULL || fstat(target->fd, &stat) != 0)
         return NULL;
     if ((flags & H5F_ACC_TRUNC) != 0) {
-        if (ftruncate(info->target->fd, 0) != 0)
-            info->target->error = errno;
+        if (ftruncate(target->fd, 0) != 0)
+            target->error = errno;
         stat.st_size = 0;
     }
-    struct driver_file *file = nd_calloc(1, sizeof *file);
-    if (file == NULL)
-        return NULL;
-    file->target = info->target;
-    file->eof = (haddr_t)stat.st_size;
-    return &file->base;
-}
-
-static herr_t close_file(H5FD_t *base)
-{
-    free((struct driver_file *)base);
-    return 0;
+    return make_file(target, (haddr_t)stat.st_size);
 }
 
 static int compare_files(const H5FD_t *a, const H5FD_t *b)
 {
-    uintptr_t x = (uintptr_t)((const struct driver_file *)a)->target,
-              y = (uintptr_t)((const struct driver_file *)b)->target;
+    uintptr_t x = (uintptr_t)((const struct driver_file *)a)->end,
+              y = (uintptr_t)((const struct driver_file *)b)->end;
     return (x > y) - (x < y);
 }
 
 /* As libhdf5's own driver of files has them, so that the bytes are the same. */
-static herr_t query(const H5FD_t *base, unsigned long *flags)
+static herr_t query_of_write(const H5FD_t *base, unsigned long *flags)
 {
     (void)base;
     *flags = H5FD_FEAT_AGGREGATE_METADATA | H5FD_FEAT_ACCUMULATE_METADATA | H5FD_FEAT_DATA_SIEVE |
@@ -161,30 +195,11 @@ static herr_t query(const H5FD_t *base, unsigned long *flags)
     return 0;
 }
 
-static haddr_t get_eoa(const H5FD_t *base, H5FD_mem_t type)
-{
-    (void)type;
-    return ((const struct driver_file *)base)->eoa;
-}
-
-static herr_t set_eoa(H5FD_t *base, H5FD_mem_t type, haddr_t address)
-{
-    (void)type;
-    ((struct driver_file *)base)->eoa = address;
-    return 0;
-}
-
-static haddr_t get_eof(const H5FD_t *base, H5FD_mem_t type)
-{
-    (void)type;
-    return ((const struct driver_file *)base)->eof;
-}
-
-static herr_t read_file(H5FD_t *base, H5FD_mem_t type, hid_t transfer, haddr_t at, size_t n, void *to)
+static herr_t read_back(H5FD_t *base, H5FD_mem_t type, hid_t transfer, haddr_t at, size_t n, void *to)
 {
     (void)type;
     (void)transfer;
-    read_target(((struct driver_file *)base)->target, to, n, (off_t)at);
+    read_target(((struct driver_file *)base)->end, to, n, (off_t)at);
     return 0;
 }
 
@@ -192,7 +207,7 @@ static herr_t write_file(H5FD_t *base, H5FD_mem_t type, hid_t transfer, haddr_t 
 {
     (void)transfer;
     struct driver_file *file = (struct driver_file *)base;
-    struct nd_write_target *target = file->target;
+    struct nd_write_target *target = file->end;
     if (target->error == 0)
         target->error = write_whole(target->fd, from, n, (off_t)at);
     if (target->error != 0 && type != H5FD_MEM_DRAW)
@@ -207,15 +222,16 @@ static herr_t truncate_file(H5FD_t *base, hid_t transfer, hbool_t is_closing)
     (void)transfer;
     (void)is_closing;
     struct driver_file *file = (struct driver_file *)base;
+    struct nd_write_target *target = file->end;
     if (file->eoa == file->eof)
         return 0;
-    if (file->target->error == 0 && ftruncate(file->target->fd, (off_t)file->eoa) != 0)
-        file->target->error = errno;
+    if (target->error == 0 && ftruncate(target->fd, (off_t)file->eoa) != 0)
+        target->error = errno;
     file->eof = file->eoa;
     return 0;
 }
 
-static const H5FD_class_t driver = {
+static const H5FD_class_t write_driver = {
 #ifdef H5FD_CLASS_VERSION
     .version = H5FD_CLASS_VERSION,
     .value = 600, /* any that is not libhdf5's own; it is not stored in files */
@@ -224,14 +240,14 @@ static const H5FD_class_t driver = {
     .maxaddr = INT64_MAX,
     .fc_degree = H5F_CLOSE_WEAK,
     .fapl_size = sizeof(struct driver_info),
-    .open = open_file,
+    .open = open_to_write,
     .close = close_file,
     .cmp = compare_files,
-    .query = query,
+    .query = query_of_write,
     .get_eoa = get_eoa,
     .set_eoa = set_eoa,
     .get_eof = get_eof,
-    .read = read_file,
+    .read = read_back,
     .write = write_file,
     .truncate = truncate_file,
     .fl_map = H5FD_FLMAP_DICHOTOMY,
@@ -239,9 +255,80 @@ static const H5FD_class_t driver = {
 
 herr_t nd_write_driver_set(hid_t access, struct nd_write_target *target)
 {
-    static hid_t id = H5I_INVALID_HID; /* under the lock; a program that calls H5close takes it away */
-    const struct driver_info info = {target};
-    if (id < 0 || H5Iget_type(id) != H5I_VFL)
-        id = H5FDregister(&driver);
-    return id < 0 ? -1 : H5Pset_driver(access, id, &info);
+    static hid_t id = H5I_INVALID_HID; /* under the lock */
+    return set_driver(access, &id, &write_driver, target);
+}
+
+/* ---- reading ---- */
+
+static H5FD_t *open_to_read(const char *name, unsigned flags, hid_t access, haddr_t max_address)
+{
+    (void)name;
+    (void)max_address;
+    const struct driver_info *info = H5Pget_driver_info(access);
+    if (info == NULL || (flags & (H5F_ACC_RDWR | H5F_ACC_TRUNC)) != 0)
+        return NULL;
+    return make_file(info->end, ((const struct nd_read_source *)info->end)->file_bytes);
+}
+
+/* What libhdf5's own driver of files says, of reading. */
+static herr_t query_of_read(const H5FD_t *base, unsigned long *flags)
+{
+    (void)base;
+    *flags = H5FD_FEAT_ACCUMULATE_METADATA | H5FD_FEAT_DATA_SIEVE | H5FD_FEAT_DEFAULT_VFD_COMPATIBLE;
+    return 0;
+}
+
+/* What lies behind the end is zero, as libhdf5's own driver has it. */
+static herr_t read_source(H5FD_t *base, H5FD_mem_t type, hid_t transfer, haddr_t at, size_t n, void *to)
+{
+    (void)type;
+    (void)transfer;
+    struct nd_read_source *source = ((struct driver_file *)base)->end;
+    uint64_t rest = at < source->file_bytes ? source->file_bytes - at : 0;
+    size_t n_there = n < rest ? n : (size_t)rest;
+    memset((char *)to + n_there, 0, n - n_there);
+    if (n_there == 0)
+        return 0;
+    struct nd_error err = {0};
+    enum nd_status status = source->read(source->context, at, to, n_there, &err);
+    if (status != ND_OK && source->status == ND_OK) {
+        source->status = status;
+        source->err = err;
+    }
+    return status == ND_OK ? 0 : -1;
+}
+
+/* libhdf5 takes no driver without it. */
+static herr_t refuse_write(H5FD_t *base, H5FD_mem_t type, hid_t transfer, haddr_t at, size_t n,
+                           const void *from)
+{
+    (void)base, (void)type, (void)transfer, (void)at, (void)n, (void)from;
+    return -1;
+}
+
+static const H5FD_class_t read_driver = {
+#ifdef H5FD_CLASS_VERSION
+    .version = H5FD_CLASS_VERSION,
+    .value = 601, /* any that is neither libhdf5's own nor that of writing; it is not stored in files */
+#endif
+    .name = "npudiff-read",
+    .maxaddr = INT64_MAX,
+    .fc_degree = H5F_CLOSE_STRONG,
+    .fapl_size = sizeof(struct driver_info),
+    .open = open_to_read,
+    .close = close_file,
+    .query = query_of_read,
+    .get_eoa = get_eoa,
+    .set_eoa = set_eoa,
+    .get_eof = get_eof,
+    .read = read_source,
+    .write = refuse_write,
+    .fl_map = H5FD_FLMAP_DICHOTOMY,
+};
+
+herr_t nd_read_driver_set(hid_t access, struct nd_read_source *source)
+{
+    static hid_t id = H5I_INVALID_HID;
+    return set_driver(access, &id, &read_driver, source);
 }

@@ -42,7 +42,7 @@ class Faults(Scratch):
 
     def test_a_capture_elsewhere_says_what_it_could_not_ask(self):
         """The digests of the libraries are asked for at the end of the run."""
-        self.check("fleet capture", 4, "mmap", at_least=2) # captures are read, not mapped
+        self.check("fleet capture", 4, "open", at_least=2)
 
     def test_killed_captures(self):
         done = subprocess.run([sys.executable, KILLS, "--seed", os.environ.get("ND_SEED", "20261124"), "-n", "4"], capture_output=True, text=True)

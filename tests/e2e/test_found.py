@@ -89,10 +89,10 @@ class Found(Scratch):
     def test_a_prelu_by_floats_behind_a_gemm_is_no_fault(self):
         """It was held against a Relu that is made with the Gemm, which gives fewer of its values than plain rounding. Neighbour: one slope."""
         for seed in range(4):
-            random = np.random.default_rng(seed)
-            constants = {"x_s": np.float32(0.02), "x_z": np.uint8(120), "w_s": np.float32(0.01), "w": random.integers(-127, 128, (24, 12)).astype(np.int8),
-                         "a_s": np.float32(random.uniform(0.02, 0.08)), "a_z": np.uint8(random.integers(90, 160)), "y_s": np.float32(random.uniform(0.01, 0.05)),
-                         "y_z": np.uint8(random.integers(20, 120)), "slope": random.uniform(0.05, 0.6, (1 if seed == 1 else 12,)).astype(np.float32)}
+            numbers = np.random.default_rng(seed)
+            constants = {"x_s": np.float32(0.02), "x_z": np.uint8(120), "w_s": np.float32(0.01), "w": numbers.integers(-127, 128, (24, 12)).astype(np.int8),
+                         "a_s": np.float32(numbers.uniform(0.02, 0.08)), "a_z": np.uint8(numbers.integers(90, 160)), "y_s": np.float32(numbers.uniform(0.01, 0.05)),
+                         "y_z": np.uint8(numbers.integers(20, 120)), "slope": numbers.uniform(0.05, 0.6, (1 if seed == 1 else 12,)).astype(np.float32)}
             nodes = [ow.node("QuantizeLinear", ["x", "x_s", "x_z"], ["x_q"]), ow.node("DequantizeLinear", ["x_q", "x_s", "x_z"], ["x_d"]),
                      ow.node("DequantizeLinear", ["w", "w_s"], ["w_d"]), ow.node("Gemm", ["x_d", "w_d"], ["a"]),
                      ow.node("QuantizeLinear", ["a", "a_s", "a_z"], ["a_q"]), ow.node("DequantizeLinear", ["a_q", "a_s", "a_z"], ["a_d"]),

@@ -391,12 +391,16 @@ static void free_all(struct nd_reading *reading)
     if (reading->answers >= 0)
         close(reading->answers);
     free(reading->buffer);
+    reading->shared_buffer = MAP_FAILED;
+    reading->answers = -1;
+    reading->buffer = NULL;
 }
 
 enum nd_status nd_reading_begin(struct nd_reading *reading, nd_reading_work *work, void *context,
                                 struct nd_error *err)
 {
     bool asks = reading->fetch != NULL;
+    reading->pipe = -1;
     reading->buffer = nd_calloc(BUFFER_BYTES, 1);
     reading->shared_buffer =
         asks ? mmap(NULL, ND_SHARED_BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)

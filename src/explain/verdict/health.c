@@ -713,18 +713,17 @@ static enum nd_status acquit_unread(const struct nd_explain_job *job, size_t d, 
     return ND_OK;
 }
 
-/* Where the device is shown to record other values than its layers make, the size of an error in a record
- * accuses nobody. Seen: a Conv whose output has two quantisers, by 23 LSB (gen3, QAIRT 2.51.0). */
+/* Where the device is shown to record other values than its layers make, the size of an error in another
+ * record accuses nobody. Seen: a Conv whose output has two quantisers, by 23 LSB (gen3, QAIRT 2.51.0). */
 static void doubt_records(struct nd_explained_device *device, size_t n_steps)
 {
-    bool records_others = false;
-    for (size_t i = 0; i < device->n_findings; i++)
-        records_others = records_others || is_kind(&device->findings[i], ND_FAULT_WRONG_RECORD);
-    for (size_t s = 0; s < n_steps && records_others; s++) {
+    for (size_t s = 0; s < n_steps; s++) {
         const struct nd_judgement *judgement = &device->layers[s].judgement;
         bool is_by_size = judgement->fault.kind == NULL && judgement->known_defect == NULL;
-        if (judgement->state == ND_LAYER_FAULTY && is_by_size)
-            nd_judge_open(&device->layers[s]);
+        for (size_t i = 0; i < device->n_findings && is_by_size; i++)
+            if (judgement->state == ND_LAYER_FAULTY && device->findings[i].step != s &&
+                is_kind(&device->findings[i], ND_FAULT_WRONG_RECORD))
+                nd_judge_open(&device->layers[s]);
     }
 }
 

@@ -97,6 +97,10 @@ const struct nd_known_defect *nd_known_defect_at(size_t index)
 
 bool nd_known_defect_shows_as(const struct nd_known_defect *defect, enum nd_fault_kind kind)
 {
+    /* These say more precisely what the lists have. */
+    kind = kind == ND_FAULT_NOT_REQUANTISED ? ND_FAULT_ENCODING
+           : kind == ND_FAULT_BOUNDS_LOST   ? ND_FAULT_UNCLAMPED
+                                            : kind;
     for (size_t i = 0; i < defect->n_kinds; i++)
         if (defect->kinds[i] == kind)
             return true;

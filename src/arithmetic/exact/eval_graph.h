@@ -74,8 +74,9 @@ struct nd_exact_layer {
     size_t tensor;
     const struct nd_linear_call *call; /* arithmetic/exact/linear/linear_layer.h: operator, quantised values of
                                           inputs, quantisations, bounds */
-    const enum nd_exact_origin *origins; /* [call->n_inputs]; of an omitted input ND_EXACT_FROM_CONSTANT */
-    const size_t *input_tensors; /* [call->n_inputs] the tensors that are read, SIZE_MAX for constants */
+    const enum nd_exact_origin *origins; /* [call->n_inputs, or 3 if that is more: a wrong model's MatMul has
+                                            one input]; of an omitted input ND_EXACT_FROM_CONSTANT */
+    const size_t *input_tensors; /* of the same length: the tensors that are read, SIZE_MAX for constants */
     enum nd_dtype dtype;         /* of the quantised values */
     const struct nd_exact_link
         *links;     /* [n_links] the operators from the quantised inputs on, call->node the last */

@@ -364,7 +364,7 @@ static bool is_concat_of_saturated(const struct nd_model *model, const struct nd
     for (size_t k = 0; is_wide(layer) && k < layer->call->n_inputs; k++) {
         const struct nd_array *x = input_of(layer, k);
         double low, high;
-        if (x == NULL || layer->call->inputs[k].quant == NULL)
+        if (x == NULL || layer->call->inputs[k].quant == NULL || !nd_dtype_is_of_qvalues(x->dtype))
             continue;
         nd_qvalue_range(x->dtype, &low, &high);
         for (size_t i = 0; i < x->n; i++)

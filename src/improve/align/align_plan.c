@@ -633,8 +633,9 @@ static enum nd_status plan_layer(struct nd_align_plan *plan, const struct nd_exa
     const struct nd_quantiser *y = nd_quantiser_of(&plan->quantisers, layer->tensor);
     ND_CLEANUP(nd_align_layer_deinit) struct nd_align_layer aligned = {0};
     ND_FREED double *weights = NULL, *bias = NULL;
-    if (layer->input_tensors[0] == SIZE_MAX || (layer->origins[W_of_align_plan] != ND_EXACT_FROM_CONSTANT &&
-                                                layer->input_tensors[W_of_align_plan] == SIZE_MAX)) {
+    if (call->n_inputs <= W_of_align_plan || layer->input_tensors[0] == SIZE_MAX ||
+        (layer->origins[W_of_align_plan] != ND_EXACT_FROM_CONSTANT &&
+         layer->input_tensors[W_of_align_plan] == SIZE_MAX)) {
         step->obstacle = "an input is not quantised with one scale";
         return ND_OK;
     }

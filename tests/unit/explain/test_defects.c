@@ -169,6 +169,10 @@ static void concat_of_clipped_values_is_known(void **state)
     begin(&l, "Concat", ND_DTYPE_U8, &image, &none);
     l.x[63] = 255;
     assert_false(is(&l, ND_LAYER_CONCAT_OF_CLIPPED));
+    begin(&l, "Concat", ND_DTYPE_U16, &image, &none); /* of floats, which have no greatest code */
+    l.x[63] = 65535;
+    l.arrays[0].dtype = ND_DTYPE_F32;
+    assert_false(is(&l, ND_LAYER_CONCAT_OF_CLIPPED));
 }
 
 /* Two pools of the model's input, and the input itself. */

@@ -852,7 +852,8 @@ static enum nd_status begin(const struct nd_question *question, const struct nd_
     ND_TRY(nd_options_read(own, sizeof *own, options, err));
     for (size_t c = 0; c < question->n_captures; c++)
         ND_TRY(nd_capture_check_content(question->captures[c], err));
-    return nd_plan_make(plan, question, own, err);
+    ND_TRY(nd_plan_make(plan, question, own, err));
+    return nd_plan_carry(plan, err);
 }
 
 enum nd_status nd_explain_with(const struct nd_question *question, const struct nd_explain_options *options,

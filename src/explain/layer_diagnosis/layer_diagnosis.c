@@ -175,7 +175,7 @@ static void choose_operands(struct nd_layer_diagnosis *diagnosis)
          i < layer->n_inputs && diagnosis->n_operands < ND_LAYER_DIAGNOSIS_OPERANDS && diagnosis->n_samples > 1;
          i++) {
         size_t input = job->plan->step_of_tensor[layer->inputs[i]];
-        bool is_known = input != SIZE_MAX && job->plan->sources[diagnosis->device].tensors[input] != SIZE_MAX;
+        bool is_known = input != SIZE_MAX && nd_plan_has(job->plan, diagnosis->device, input);
         for (size_t k = 0; k < diagnosis->n_operands; k++)
             is_known = is_known && diagnosis->operands[k] != layer->inputs[i];
         if (is_known)

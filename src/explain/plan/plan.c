@@ -705,7 +705,9 @@ static void deinit_source(struct nd_plan_source *source, size_t n_steps)
 {
     for (size_t s = 0; source->layers != NULL && s < n_steps; s++)
         free(source->layers[s].why_not);
-    ND_FREE_ALL(source->layers, source->tensors, source->sample_bytes);
+    for (size_t s = 0; source->carried != NULL && s < n_steps; s++)
+        free(source->carried[s]);
+    ND_FREE_ALL(source->layers, source->tensors, source->sample_bytes, source->carried);
 }
 
 void nd_plan_deinit(struct nd_plan *plan)

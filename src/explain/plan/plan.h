@@ -7,12 +7,14 @@
  *     equalised.c    pairs of layers that were scaled against each other, and the float model like them
  *     plan.c        layers that cannot be evaluated, and whose values stand for theirs
  *     plan.c  how much of it is held at once
+ *     carried.c      tensors that a device lacks, worked out from those before them
  *     held.c         tensors of captures that are decoded once for all stages
  *     plan.c     whether making intermediates visible changed the outputs */
 #ifndef ND_REPLAY_PLAN_H
 #define ND_REPLAY_PLAN_H
 
 #include "arithmetic/exact/eval_graph.h"
+#include "core/tensors/scales.h"
 #include "core/text/strbuf.h"
 #include "explain/known/expectation.h"
 #include "explain/trials/alternatives.h"
@@ -34,7 +36,8 @@ struct nd_plan_source {
                         else */
     size_t probe;    /* of the capture */
     size_t *tensors; /* [n_steps] of the capture, or SIZE_MAX: nothing that can be read in place */
-    size_t *sample_bytes;            /* [n_steps] */
+    size_t *sample_bytes;    /* [n_steps] */
+    unsigned char **carried; /* [n_steps] all samples of a tensor that was not captured; NULL: not worked out */
     struct nd_planned_layer *layers; /* [n_steps] */
     struct nd_explained_observer observer;
 };
@@ -99,6 +102,21 @@ bool nd_plan_has_qvalues(const struct nd_plan *plan);
 /* Whether the device is evaluated by itself: it did not fail, and no device before it has the same quantised
  * values. */
 bool nd_plan_is_worked_out(const struct nd_plan *plan, size_t device);
+/* Whether the step has quantised values with a scale. Whole numbers without one, such as indices, are the
+ * operator's or not: floats/judge_floats.c has them. */
+static inline bool nd_plan_is_of_qvalues(const struct nd_plan *plan, size_t step)
+{
+    const struct nd_tensor *tensor = nd_plan_tensor(plan, step);
+    return nd_dtype_is_of_qvalues(tensor->dtype) && tensor->quant.n > 0;
+}
+/* Whether the device's values of the step can be read: captured, or carried. */
+static inline bool nd_plan_has(const struct nd_plan *plan, size_t device, size_t step)
+{
+    const struct nd_plan_source *source = &plan->sources[device];
+    return source->tensors[step] != SIZE_MAX || source->carried[step] != NULL;
+}
+/* Whether the layer reads a tensor that is carried: then it can be right, but its values accuse nobody. */
+bool nd_plan_reads_carried(const struct nd_plan *plan, size_t device, size_t step);
 /* Whether the step's quantised values have more than 8 bits. */
 bool nd_plan_is_wide(const struct nd_plan *plan, size_t step);
 
@@ -117,6 +135,10 @@ enum nd_status nd_plan_failure(const struct nd_capture *capture, char **out, str
 enum nd_status nd_plan_follow_equalised(struct nd_plan *plan, struct nd_error *err);
 /* Which step can be examined on that device, and why others cannot. */
 enum nd_status nd_plan_match_device(struct nd_plan *plan, size_t device, struct nd_error *err);
+/* Fills `carried` of a plan that is made, and what can be examined by it. ND_ERR_MEMORY, and the errors of
+ * nd_capture_read_verified. */
+enum nd_status nd_plan_carry(struct nd_plan *plan, struct nd_error *err);
+enum nd_status nd_plan_match_carried(struct nd_plan *plan, size_t device, struct nd_error *err);
 /* Fills has_total of every device's steps: after nd_plan_take_over. */
 void nd_plan_find_totals(struct nd_plan *plan);
 /* One part of n of the memory. */

@@ -51,18 +51,11 @@ static void find_missing_input(const struct nd_plan *plan, size_t device, size_t
     const struct nd_model_layer *layer = nd_plan_layer(plan, step);
     for (size_t i = 0; layer != NULL && i < layer->n_inputs; i++) {
         size_t input = plan->step_of_tensor[layer->inputs[i]];
-        if (input == SIZE_MAX || plan->sources[device].tensors[input] != SIZE_MAX)
+        if (input == SIZE_MAX || nd_plan_has(plan, device, input))
             continue; /* an input of quantised values is the probe's */
         nd_strbuf_printf(why, "its input '%s' cannot be read", plan->steps[input].name);
         return;
     }
-}
-
-/* Whole numbers without a scale, such as indices, are the operator's or not: floats/judge_floats.c has them. */
-static bool is_of_qvalues(const struct nd_plan *plan, size_t step)
-{
-    const struct nd_tensor *tensor = nd_plan_tensor(plan, step);
-    return nd_dtype_is_of_qvalues(tensor->dtype) && tensor->quant.n > 0;
 }
 
 static enum nd_status match_step(struct nd_plan *plan, size_t device, size_t step, struct nd_error *err)
@@ -71,7 +64,7 @@ static enum nd_status match_step(struct nd_plan *plan, size_t device, size_t ste
     struct nd_planned_layer *layer = &plan->sources[device].layers[step];
     ND_TRY(find_tensor(plan, device, step, &why, err));
     bool is_read = plan->sources[device].tensors[step] != SIZE_MAX;
-    bool is_known = is_read && is_of_qvalues(plan, step);
+    bool is_known = is_read && nd_plan_is_of_qvalues(plan, step);
     if (plan->not_covered[step] != NULL) {
         nd_strbuf_deinit(&why); /* to capture it would not help */
         nd_strbuf_puts(&why, plan->not_covered[step]);
@@ -92,7 +85,7 @@ void nd_plan_find_totals(struct nd_plan *plan)
     for (size_t d = 0; d < plan->n_devices; d++)
         for (size_t s = 0; s < plan->n_steps; s++)
             plan->sources[d].layers[s].has_total =
-                plan->sources[d].tensors[s] != SIZE_MAX && is_of_qvalues(plan, s) &&
+                plan->sources[d].tensors[s] != SIZE_MAX && nd_plan_is_of_qvalues(plan, s) &&
                 plan->steps[s].unreached_from == SIZE_MAX && plan->steps[s].substituted_from == SIZE_MAX;
 }
 
@@ -103,7 +96,10 @@ enum nd_status nd_plan_match_device(struct nd_plan *plan, size_t device, struct 
     source->layers = nd_calloc(plan->n_steps, sizeof *source->layers);
     source->tensors = nd_calloc(plan->n_steps, sizeof *source->tensors);
     source->sample_bytes = nd_calloc(plan->n_steps, sizeof *source->sample_bytes);
-    ND_TRY_MEMORY(source->layers != NULL && source->tensors != NULL && source->sample_bytes != NULL, err);
+    source->carried = nd_calloc(plan->n_steps, sizeof *source->carried);
+    ND_TRY_MEMORY(source->layers != NULL && source->tensors != NULL && source->sample_bytes != NULL &&
+                      source->carried != NULL,
+                  err);
     for (size_t s = 0; s < plan->n_steps; s++) {
         if (!source->is_failed) {
             ND_TRY(match_step(plan, device, s, err));
@@ -114,4 +110,28 @@ enum nd_status nd_plan_match_device(struct nd_plan *plan, size_t device, struct 
         ND_TRY_MEMORY(source->layers[s].why_not != NULL, err);
     }
     return ND_OK;
+}
+
+/* Layers that only lacked an input. */
+enum nd_status nd_plan_match_carried(struct nd_plan *plan, size_t device, struct nd_error *err)
+{
+    struct nd_plan_source *source = &plan->sources[device];
+    for (size_t s = 0; s < plan->n_steps; s++)
+        if (source->tensors[s] != SIZE_MAX && nd_plan_reads_carried(plan, device, s)) {
+            free(source->layers[s].why_not);
+            source->layers[s].why_not = NULL;
+            ND_TRY(match_step(plan, device, s, err));
+        }
+    return ND_OK;
+}
+
+bool nd_plan_reads_carried(const struct nd_plan *plan, size_t device, size_t step)
+{
+    const struct nd_model_layer *layer = nd_plan_layer(plan, step);
+    for (size_t i = 0; layer != NULL && i < layer->n_inputs; i++) {
+        size_t input = plan->step_of_tensor[layer->inputs[i]];
+        if (input != SIZE_MAX && plan->sources[device].carried[input] != NULL)
+            return true;
+    }
+    return false;
 }

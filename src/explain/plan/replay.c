@@ -131,14 +131,15 @@ enum nd_status nd_plan_read(const struct nd_plan *plan, const struct nd_plan_val
                             size_t n, void *out, struct nd_error *err)
 {
     const struct nd_plan_source *source = &plan->sources[tensor->device];
-    const unsigned char *decoded =
-        plan->decoded != NULL ? *decoded_of(plan, tensor->device, tensor->step) : NULL;
     size_t sample_bytes = source->sample_bytes[tensor->step];
-    if (decoded == NULL || first + n > plan->n_decoded)
+    const unsigned char *held = source->carried[tensor->step];
+    if (held == NULL && plan->decoded != NULL && first + n <= plan->n_decoded)
+        held = *decoded_of(plan, tensor->device, tensor->step);
+    if (held == NULL)
         return nd_capture_read_verified(
             &(struct nd_probe_values){source->capture, source->probe, source->tensors[tensor->step]}, first, n,
             out, err);
-    memcpy(out, decoded + first * sample_bytes, n * sample_bytes);
+    memcpy(out, held + first * sample_bytes, n * sample_bytes);
     return ND_OK;
 }
 
@@ -242,7 +243,7 @@ static size_t room_bytes(const struct nd_plan *plan, size_t device, size_t step)
 {
     size_t most = plan->sources[device].sample_bytes[step];
     for (size_t d = 0; d < plan->n_devices && takes_turns(plan, step); d++)
-        if (!plan->sources[d].is_failed && plan->sources[d].tensors[step] != SIZE_MAX &&
+        if (!plan->sources[d].is_failed && nd_plan_has(plan, d, step) &&
             plan->sources[d].sample_bytes[step] > most)
             most = plan->sources[d].sample_bytes[step];
     return most;
@@ -259,7 +260,7 @@ static enum nd_status make_blocks(struct nd_reader *r, struct nd_error *err)
     }
     for (size_t d = 0; d < plan->n_devices; d++)
         for (size_t s = 0; s < plan->n_steps; s++)
-            if (plan->sources[d].tensors[s] != SIZE_MAX && *raw_of(r, d, s) == NULL)
+            if (nd_plan_has(plan, d, s) && *raw_of(r, d, s) == NULL)
                 ND_TRY(make_block(plan->block, room_bytes(plan, d, s), raw_of(r, d, s), err));
     return ND_OK;
 }
@@ -329,7 +330,7 @@ static enum nd_status read_turn(struct nd_reader *r, size_t device, struct nd_er
     for (size_t d = 0; d < plan->n_devices; d++)
         for (size_t s = 0; s < plan->n_steps; s++)
             if (plan->sources[d].same_as == plan->sources[device].same_as && !plan->sources[d].is_failed &&
-                plan->sources[d].tensors[s] != SIZE_MAX && takes_turns(plan, s))
+                nd_plan_has(plan, d, s) && takes_turns(plan, s))
                 ND_TRY(nd_plan_read(plan, &(struct nd_plan_values){d, s}, r->sample, 1, *raw_of(r, d, s), err));
     r->loaded = device;
     return ND_OK;
@@ -348,7 +349,7 @@ static enum nd_status nd_reader_block(struct nd_reader *r, size_t first, size_t 
                                    first, n, r->raw_inputs[i], err));
     for (size_t d = 0; d < plan->n_devices; d++)
         for (size_t s = 0; s < plan->n_steps; s++)
-            if (plan->sources[d].tensors[s] != SIZE_MAX && is_read_first(r, d, s))
+            if (nd_plan_has(plan, d, s) && is_read_first(r, d, s))
                 ND_TRY(nd_plan_read(plan, &(struct nd_plan_values){d, s}, first, n, *raw_of(r, d, s), err));
     return ND_OK;
 }
@@ -381,9 +382,11 @@ enum nd_status nd_reader_device(struct nd_reader *r, size_t device, struct nd_er
         if (given->shape.rank >= 0)
             nd_array_deinit(given);
         *given = nd_no_array();
-        if (source->tensors[s] == SIZE_MAX || (r->is_wanted != NULL && !r->is_wanted[s]))
+        if (!nd_plan_has(plan, device, s) || (r->is_wanted != NULL && !r->is_wanted[s]))
             continue;
-        enum nd_dtype dtype = nd_capture_tensor(source->capture, source->tensors[s])->dtype;
+        enum nd_dtype dtype = source->tensors[s] != SIZE_MAX
+                                  ? nd_capture_tensor(source->capture, source->tensors[s])->dtype
+                                  : nd_plan_tensor(plan, s)->dtype;
         *given = (struct nd_array){0};
         if (r->is_lazy) {
             *given = (struct nd_array){.shape = plan->shapes[s], .dtype = dtype};

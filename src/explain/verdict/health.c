@@ -581,6 +581,10 @@ static enum nd_status settle_layer(const struct nd_explain_job *job, size_t devi
         return leave_unjudged(
             &job->out->devices[device], layer,
             "it reads values that float32 does not hold: in float32 the result may be no number", err);
+    if (!follows && nd_plan_reads_carried(job->plan, device, step))
+        return leave_unjudged(
+            &job->out->devices[device], layer,
+            "it does not follow from an input that was not captured, but worked out from those before it", err);
     if (layer->is_within_step && follows)
         nd_explain_find_tie_rule(nd_tally_of(job->evaluation, device, step), layer);
     ND_TRY(fault_verdict_of_defect(job, device, step, err));
@@ -727,6 +731,45 @@ static void doubt_records(struct nd_explained_device *device, size_t n_steps)
     }
 }
 
+/* Whether a layer reads the step that was not captured, and all that do follow from what it was worked out to
+ * be: readers come behind it. */
+static bool is_confirmed(const struct nd_plan *plan, const struct nd_explained_device *device, size_t step)
+{
+    bool is_any = false;
+    for (size_t s = step + 1; s < plan->n_steps; s++) {
+        const struct nd_model_layer *layer = nd_plan_layer(plan, s);
+        for (size_t i = 0; layer != NULL && i < layer->n_inputs; i++) {
+            if (layer->inputs[i] != plan->steps[step].tensor)
+                continue;
+            if (device->layers[s].judgement.state != ND_LAYER_FOLLOWS)
+                return false;
+            is_any = true;
+        }
+    }
+    return is_any;
+}
+
+/* Of a tensor that was not captured, what reads it says whether its layer follows. */
+static enum nd_status confirm_carried(const struct nd_explain_job *job, size_t d, struct nd_error *err)
+{
+    struct nd_explained_device *device = &job->out->devices[d];
+    for (size_t s = job->plan->n_steps; s-- > 0;) {
+        struct nd_explained_layer *layer = &device->layers[s];
+        if (job->plan->sources[d].carried[s] == NULL || !is_confirmed(job->plan, device, s))
+            continue;
+        free(layer->why_not);
+        layer->why_not = NULL;
+        layer->is_examined = true;
+        device->n_examined++;
+        device->n_not_examined--;
+        ND_TRY(nd_judge_follows(layer, "worked-out",
+                                "it was not captured; what reads it follows from the values that the device's "
+                                "arithmetic gives it",
+                                err));
+    }
+    return ND_OK;
+}
+
 static enum nd_status sum_up(const struct nd_explain_job *job, size_t d, struct nd_error *err)
 {
     struct nd_explained_device *device = &job->out->devices[d];
@@ -739,6 +782,8 @@ static enum nd_status sum_up(const struct nd_explain_job *job, size_t d, struct 
     doubt_records(device, job->plan->n_steps);
     if (device->failure == NULL && status == ND_OK)
         status = acquit_unread(job, d, err);
+    if (device->failure == NULL && status == ND_OK)
+        status = confirm_carried(job, d, err);
     for (size_t s = 0; s < job->plan->n_steps && device->failure == NULL && status == ND_OK; s++) {
         struct nd_explained_layer *layer = &device->layers[s];
         if (!job->is_strict)

@@ -381,5 +381,45 @@ class FloatNorm(Scratch):
         self.assertGreater(min(differing.values()), 0) # from exact rounding
 
 
+class Unrecorded(Scratch):
+    """What is not recorded: HTP v73 makes a Conv and a LeakyRelu in one operation where nobody else reads the Conv."""
+
+    def model(self, alpha):
+        rng = np.random.default_rng(SEED)
+        weights = np.clip(np.rint(rng.normal(0, 40, (16, 8, 3, 3))), -127, 127).astype(np.int8)
+        constants = {"sx": np.float32(1 / 64), "zx": np.uint8(120), "w": weights, "sw": np.float32(1 / 256), "zw": np.int8(0),
+                     "sm": np.float32(0.23), "zm": np.uint8(128), "sy": np.float32(0.11), "zy": np.uint8(60)}
+        nodes = [ow.node("QuantizeLinear", ["x", "sx", "zx"], ["xq"]), ow.node("DequantizeLinear", ["xq", "sx", "zx"], ["xd"]),
+                 ow.node("DequantizeLinear", ["w", "sw", "zw"], ["wd"]), ow.node("Conv", ["xd", "wd"], ["made"]),
+                 ow.node("QuantizeLinear", ["made", "sm", "zm"], ["mq"]), ow.node("DequantizeLinear", ["mq", "sm", "zm"], ["md"]),
+                 ow.node("LeakyRelu", ["md"], ["bent"], alpha=alpha),
+                 ow.node("QuantizeLinear", ["bent", "sy", "zy"], ["yq"]), ow.node("DequantizeLinear", ["yq", "sy", "zy"], ["y"])]
+        path = self.shared / "bent.onnx"
+        path.write_bytes(ow.model(nodes, [ow.value_info("x", ow.FLOAT, (1, 8, 9, 9))], [ow.value_info("y", ow.FLOAT, (1, 16, 7, 7))],
+                                  constants))
+        return path
+
+    def explain(self, path, device, tensors):
+        file = self.folder / f"{tensors}.h5"
+        capture(path, [device], ["uniform:4"], file, "--tensors", tensors)
+        done = npudiff("explain", "--strict", "--quantised", path, file, "--json")
+        with Capture(file) as c:
+            values = c.values("uniform", "y")
+        file.unlink()
+        return {row["name"]: row["why_follows"] for row in json.loads(done)["devices"][0]["layers"]}, values
+
+    def test_is_worked_out_and_shown_by_what_reads_it(self):
+        for alpha in (0.1, 0.3):
+            path = self.model(alpha)
+            for device, is_one in (("htp-sim:gen1", False), ("htp-sim:gen3", True)):
+                seen, values = self.explain(path, device, "x,made,y")
+                self.assertEqual(seen["made"], "arithmetic", (alpha, device))
+                self.assertIn(seen["y"], ("arithmetic", "exact"), (alpha, device)) # read from the quantised values of the Conv
+                hidden, others = self.explain(path, device, "x,y")
+                self.assertEqual(hidden["made"], "worked-out", (alpha, device))
+                self.assertEqual(hidden["y"], "fused" if is_one else seen["y"], (alpha, device))
+                self.assertEqual(np.array_equal(values, others), not is_one, (alpha, device))
+
+
 if __name__ == "__main__":
     main()

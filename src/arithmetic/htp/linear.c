@@ -715,12 +715,12 @@ static enum nd_status bend_product(const struct nd_htp_job *job, struct nd_error
     bool is_known = job->call->n_inputs > 1 && job->layer->origins[1] == ND_EXACT_FROM_CONSTANT &&
                     nd_htp_is_known_product(job) &&
                     (is_conv(job) || job->call->inputs[1].values->shape.rank == 2);
+    const int64_t *dims = is_known ? job->call->inputs[1].values->shape.dims : NULL;
     if (is_known && is_relu)
         is_known = takes_relu(job, &part.after);
     else
-        is_known =
-            is_known && !is_conv(job) &&
-            are_slopes(job, job->call->inputs[1].values->shape.dims[nd_op_i(&op_call, "transB", 0) == 0]);
+        is_known = is_known && !nd_htp_is_transposed(job) &&
+                   are_slopes(job, is_conv(job) ? 0 : dims[nd_op_i(&op_call, "transB", 0) == 0]);
     enum nd_status status = is_known ? make_linear(&part, err) : ND_OK;
     /* The Relu is no operation of its own then, either. */
     bool is_open = is_known && is_relu && status == ND_OK && !*job->is_covered;

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arithmetic/htp/htp.h"
 #include "core/text/strbuf.h"
 #include "core/text/words.h"
 #include "explain/known/defects.h"
@@ -66,6 +67,15 @@ const char *nd_expectation_name(enum nd_expectation expectation)
     static const char *const names[] = {
         [ND_EXPECT_ANY] = NULL, [ND_EXPECT_FLOAT] = "float", [ND_EXPECT_V69] = "v69", [ND_EXPECT_V73] = "v73"};
     return names[expectation];
+}
+
+bool nd_expects(enum nd_expectation expectation, size_t arithmetic)
+{
+    size_t n;
+    const struct nd_layer_arithmetic *arithmetics = nd_layer_arithmetics(&n);
+    enum nd_htp_arch arch = expectation == ND_EXPECT_V69 ? ND_HTP_V69 : ND_HTP_V73;
+    bool is_any = expectation == ND_EXPECT_ANY;
+    return arithmetic < n && expectation != ND_EXPECT_FLOAT && (is_any || arithmetics[arithmetic].arch == arch);
 }
 
 /* In the order of enum nd_layer_condition. */

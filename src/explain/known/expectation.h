@@ -16,6 +16,8 @@ enum nd_expectation {
 enum nd_expectation nd_expect(const struct nd_capture *capture);
 /* Of a Hexagon architecture, "v75". NULL or something else: ND_EXPECT_ANY. */
 enum nd_expectation nd_expect_of_arch(const char *arch);
+/* Whether the device may have that one of nd_layer_arithmetics. */
+bool nd_expects(enum nd_expectation expectation, size_t arithmetic);
 /* Whether the capture's device is an emulated one: one arithmetic makes everything, tables too. */
 bool nd_is_emulated(const struct nd_capture *capture);
 /* Whether it is a runner, exec:NAME: an engine with kernels of its own. */

@@ -186,14 +186,6 @@ static void settle_others(struct nd_observed_arithmetic *observations, size_t n)
             observations[i].standing = observations[i].follows ? ND_STANDING_FOLLOWS : ND_STANDING_FAULTY;
 }
 
-static bool is_of(size_t arithmetic, enum nd_expectation expectation)
-{
-    size_t n;
-    const struct nd_layer_arithmetic *arithmetics = nd_layer_arithmetics(&n);
-    return arithmetic < n &&
-           arithmetics[arithmetic].arch == (expectation == ND_EXPECT_V69 ? ND_HTP_V69 : ND_HTP_V73);
-}
-
 /* Of the arithmetics of one architecture the one that most layers follow; SIZE_MAX where no layer follows any,
  * and two or more of those that it covers speak against it: their values are plainly those of something else.
  */
@@ -204,7 +196,7 @@ static size_t choose_of(const struct nd_observed_arithmetic *observations, size_
     size_t n_for, n_against, fewest_against = SIZE_MAX, found = SIZE_MAX, most = 0;
     for (size_t p = 0; p < ND_MAX_LAYER_ARITHMETICS; p++) {
         size_t n_following = 0;
-        if (!is_of(p, expectation))
+        if (!nd_expects(expectation, p))
             continue;
         count_layers(observations, n, p, &n_for, &n_against);
         for (size_t i = 0; i < n; i++)
@@ -228,7 +220,7 @@ void nd_find_layer_arithmetics(struct nd_observed_arithmetic *observations, size
                   : expectation == ND_EXPECT_ANY ? choose(observations, n)
                                                  : choose_of(observations, n, expectation, is_refuted);
     for (size_t p = 0; p < ND_MAX_LAYER_ARITHMETICS; p++) {
-        bool is_asked_for = expectation == ND_EXPECT_ANY || is_of(p, expectation);
+        bool is_asked_for = nd_expects(expectation, p);
         is_possible[p] = *arithmetic != SIZE_MAX && is_asked_for;
         for (size_t i = 0; i < n && is_possible[p]; i++)
             is_possible[p] = !nd_follows(&observations[i], *arithmetic) || nd_follows(&observations[i], p);

@@ -1,5 +1,5 @@
-/* Tensors that a capture lacks, worked out from those that it has, so that what reads them can be examined. By
- * the arithmetic that makes most of the captured layers; whether it made these is for their readers to show. */
+/* Tensors that a capture lacks, worked out from those that it has, so that what reads them can be examined. In
+ * the way that makes most of the captured layers; whether it made these, too, is for their readers to show. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,26 +11,35 @@
 #include "explain/plan/replay.h"
 
 enum {
-    CARRIED_SHARE = 8,    /* of the memory, for all samples of a device: chosen */
-    SAMPLES_TO_CHOOSE = 4 /* by which the arithmetic is chosen: chosen */
+    CARRIED_SHARE = 8,     /* of the memory, for all samples of a device: chosen */
+    SAMPLES_TO_CHOOSE = 4, /* by which the way is chosen: chosen */
+    LONGEST_CHAIN = 4,     /* layers one behind the other: an error is hidden by few. Chosen; seen: 3 */
+    N_WAYS = ND_MAX_LAYER_ARITHMETICS + 1
 };
 
-/* What is worked out of one device. */
+/* What is worked out of one device. A way is one of nd_layer_arithmetics, or, behind them, exact rounding. */
 struct carrying {
     struct nd_plan *plan;
     size_t device;
-    unsigned char **made;                    /* [n_steps] of all samples; NULL: captured, or not worked out */
-    atomic_bool *is_missed;                  /* [n_steps] in any sample */
-    size_t n_fits[ND_MAX_LAYER_ARITHMETICS]; /* layers that the arithmetic makes */
-    size_t arithmetic;                       /* SIZE_MAX: it is being chosen */
+    unsigned char **made;   /* [n_steps] of all samples; NULL: captured, or not worked out */
+    atomic_bool *is_missed; /* [n_steps] in any sample */
+    size_t *n_behind;       /* [n_steps] of what is made: layers of its chain up to it */
+    size_t n_fits[N_WAYS];  /* layers that come out as they were captured */
+    size_t way;             /* SIZE_MAX: it is being chosen */
 };
 
-/* The arithmetic that is run, and what it fits. */
 struct worker {
     struct nd_reader reader;
     struct carrying *c;
-    size_t arithmetic, n_fits[ND_MAX_LAYER_ARITHMETICS];
+    size_t n_fits[N_WAYS];
 };
+
+static size_t exact_rounding(void)
+{
+    size_t n;
+    nd_layer_arithmetics(&n);
+    return n;
+}
 
 static enum nd_status begin(void *state, void *context, struct nd_error *err)
 {
@@ -43,32 +52,44 @@ static void end(void *state, void *context)
 {
     const struct worker *w = state;
     struct carrying *c = context;
-    for (size_t p = 0; p < ND_MAX_LAYER_ARITHMETICS; p++)
+    for (size_t p = 0; p < N_WAYS; p++)
         c->n_fits[p] += w->n_fits[p];
+}
+
+static bool is_captured_so(const struct worker *w, size_t tensor, const struct nd_array *values)
+{
+    const struct nd_array *given = &w->reader.given[tensor];
+    return given->shape.rank >= 0 && given->n == values->n &&
+           (given->n == 0 || memcmp(given->x, values->x, given->n * sizeof *given->x) == 0);
+}
+
+/* What is not recorded is often made in one operation with its reader, since nobody else reads it. */
+static const struct nd_array *choose(const struct worker *w, size_t tensor)
+{
+    const struct nd_layer_trial *trial = &w->reader.trial;
+    size_t p = w->c->way, from = trial->alternatives->fused_from[tensor];
+    const struct nd_array *fused = nd_layer_trial_other(trial, ND_ALTERNATIVE_FUSED, p);
+    if (fused != NULL && from != SIZE_MAX && w->reader.given[from].shape.rank < 0)
+        return fused;
+    return trial->is_covered[p] ? &trial->made[trial->alike[p]] : NULL;
 }
 
 static enum nd_status make(void *context, const struct nd_exact_layer *layer, struct nd_array *qvalues,
                            bool *is_made, struct nd_error *err)
 {
     struct worker *w = context;
-    struct nd_layer_memory *memory = w->reader.trial.memory;
-    const struct nd_array *given = &w->reader.given[layer->tensor];
-    size_t n, step = w->c->plan->step_of_tensor[layer->tensor];
-    const struct nd_layer_arithmetic *arithmetic = &nd_layer_arithmetics(&n)[w->arithmetic];
-    enum nd_status status = nd_layer_arithmetic_run(arithmetic, layer, memory, qvalues, is_made, err);
-    if (status != ND_OK && status != ND_ERR_MEMORY) { /* refused, and so not made */
-        nd_array_deinit(qvalues);
-        *is_made = false;
-        status = ND_OK;
-    }
-    bool fits = *is_made && given->n == qvalues->n &&
-                (given->n == 0 || memcmp(given->x, qvalues->x, given->n * sizeof *given->x) == 0);
-    w->n_fits[w->arithmetic] += fits;
-    if (given->shape.rank >= 0 && !fits)
-        nd_layer_memory_refute(memory, layer->tensor, arithmetic);
-    if (step != SIZE_MAX && w->c->made[step] != NULL && !*is_made)
+    const struct nd_layer_trial *trial = &w->reader.trial;
+    size_t step = w->c->plan->step_of_tensor[layer->tensor];
+    ND_TRY(nd_reader_try_layer(&w->reader, layer, qvalues, is_made, err));
+    for (size_t p = 0; p < exact_rounding(); p++)
+        w->n_fits[p] += trial->is_covered[p] && is_captured_so(w, layer->tensor, &trial->made[trial->alike[p]]);
+    if (w->c->made[step] == NULL || w->c->way >= exact_rounding())
+        return ND_OK;
+    const struct nd_array *chosen = choose(w, layer->tensor);
+    *is_made = chosen != NULL;
+    if (chosen == NULL)
         atomic_store(&w->c->is_missed[step], true);
-    return status;
+    return chosen != NULL ? nd_array_copy(chosen, qvalues, err) : ND_OK;
 }
 
 static enum nd_status found(void *context, size_t tensor, const struct nd_array *values,
@@ -76,17 +97,17 @@ static enum nd_status found(void *context, size_t tensor, const struct nd_array 
 {
     (void)method;
     (void)err;
-    const struct worker *w = context;
+    struct worker *w = context;
     struct carrying *c = w->c;
     size_t step = c->plan->step_of_tensor[tensor], n;
-    if (step == SIZE_MAX || c->made[step] == NULL || c->arithmetic == SIZE_MAX)
+    w->n_fits[exact_rounding()] += is_captured_so(w, tensor, values);
+    if (c->made[step] == NULL || c->way == SIZE_MAX)
         return ND_OK;
-    size_t sample_bytes = c->plan->sources[c->device].sample_bytes[step];
     if (nd_shape_n_elems(&c->plan->shapes[step], &n, NULL) != ND_OK || n != values->n)
         atomic_store(&c->is_missed[step], true);
     else
         nd_array_store(nd_plan_tensor(c->plan, step)->dtype, values->x, n,
-                       c->made[step] + w->reader.sample * sample_bytes);
+                       c->made[step] + w->reader.sample * c->plan->sources[c->device].sample_bytes[step]);
     return ND_OK;
 }
 
@@ -99,23 +120,15 @@ static enum nd_status missed(void *context, size_t tensor, const struct nd_error
     return ND_OK;
 }
 
-/* One sample, by the arithmetic that was chosen, else by all of them. */
 static enum nd_status run(void *state, struct nd_error *err)
 {
     struct worker *w = state;
     struct nd_reader *r = &w->reader;
     const struct nd_exact_options options = {
         .struct_size = sizeof options, .make = make, .given = r->given, .missed = missed};
-    size_t n, chosen = w->c->arithmetic;
-    nd_layer_arithmetics(&n);
     ND_TRY(nd_reader_device(r, w->c->device, err));
-    for (w->arithmetic = chosen != SIZE_MAX ? chosen : 0; w->arithmetic < n; w->arithmetic++) {
-        nd_layer_trial_begin(&r->trial);
-        ND_TRY(nd_exact_graph_run(r->plan->graph, r->inputs, &options, found, w, err));
-        if (chosen != SIZE_MAX)
-            break;
-    }
-    return ND_OK;
+    nd_layer_trial_begin(&r->trial);
+    return nd_exact_graph_run(r->plan->graph, r->inputs, &options, found, w, err);
 }
 
 static enum nd_status replay(struct carrying *c, size_t n_samples, struct nd_error *err)
@@ -132,22 +145,28 @@ static enum nd_status replay(struct carrying *c, size_t n_samples, struct nd_err
 
 /* ---- which tensors ---- */
 
-/* A layer that was not captured, of which all that it reads was, or is carried. */
-static bool can_be_made(const struct carrying *c, size_t step)
+/* A layer that was not captured, of which all that it reads was, or is carried; or the quantisation of an input
+ * of the model. */
+static bool can_be_made(struct carrying *c, size_t step)
 {
     const struct nd_plan *plan = c->plan;
     const struct nd_plan_source *source = &plan->sources[c->device];
     const struct nd_model_layer *layer = nd_plan_layer(plan, step);
-    if (layer == NULL || layer->n_inputs == 0 || source->tensors[step] != SIZE_MAX ||
-        plan->not_covered[step] != NULL || !nd_plan_is_of_qvalues(plan, step) ||
-        plan->steps[step].is_model_output)
+    c->n_behind[step] = 1;
+    if (source->tensors[step] != SIZE_MAX || plan->not_covered[step] != NULL ||
+        !nd_plan_is_of_qvalues(plan, step) || plan->steps[step].is_model_output)
         return false;
+    if (layer == NULL || layer->n_inputs == 0)
+        return nd_plan_tensor(plan, step)->is_model_input;
     for (size_t i = 0; i < layer->n_inputs; i++) {
         size_t input = plan->step_of_tensor[layer->inputs[i]];
-        if (input != SIZE_MAX && source->tensors[input] == SIZE_MAX && c->made[input] == NULL)
+        bool is_captured = input == SIZE_MAX || source->tensors[input] != SIZE_MAX;
+        if (!is_captured && c->made[input] == NULL)
             return false;
+        if (!is_captured && c->n_behind[input] >= c->n_behind[step])
+            c->n_behind[step] = c->n_behind[input] + 1;
     }
-    return true;
+    return c->n_behind[step] <= LONGEST_CHAIN;
 }
 
 static enum nd_status make_room(struct carrying *c, bool *is_any, struct nd_error *err)
@@ -182,22 +201,26 @@ static void take_made(struct carrying *c)
         }
 }
 
+static bool can_be(enum nd_expectation expectation, size_t way)
+{
+    return nd_expects(expectation, way) ||
+           (way == exact_rounding() && (expectation == ND_EXPECT_ANY || expectation == ND_EXPECT_FLOAT));
+}
+
 static enum nd_status carry(struct carrying *c, struct nd_error *err)
 {
     struct nd_plan *plan = c->plan;
     bool is_any = false;
-    size_t n, few = plan->n_samples < SAMPLES_TO_CHOOSE ? plan->n_samples : SAMPLES_TO_CHOOSE, best = 0;
+    size_t few = plan->n_samples < SAMPLES_TO_CHOOSE ? plan->n_samples : SAMPLES_TO_CHOOSE;
     ND_TRY(make_room(c, &is_any, err));
     if (!is_any)
         return ND_OK;
     ND_TRY(replay(c, few, err));
-    nd_layer_arithmetics(&n);
-    for (size_t p = 1; p < n; p++)
-        best = c->n_fits[p] > c->n_fits[best] ? p : best;
-    for (size_t s = 0; s < plan->n_steps; s++) /* what another arithmetic missed */
-        atomic_store(&c->is_missed[s], c->n_fits[best] == 0);
-    c->arithmetic = best;
-    return c->n_fits[best] > 0 ? replay(c, plan->n_samples, err) : ND_OK;
+    for (size_t p = 0; p <= exact_rounding(); p++)
+        if (can_be(plan->sources[c->device].expectation, p) &&
+            (c->way == SIZE_MAX || c->n_fits[p] > c->n_fits[c->way]))
+            c->way = p;
+    return replay(c, plan->n_samples, err);
 }
 
 static enum nd_status carry_device(struct nd_plan *plan, size_t device, struct nd_error *err)
@@ -206,14 +229,15 @@ static enum nd_status carry_device(struct nd_plan *plan, size_t device, struct n
                          .device = device,
                          .made = nd_calloc(plan->n_steps, sizeof *c.made),
                          .is_missed = nd_calloc(plan->n_steps, sizeof *c.is_missed),
-                         .arithmetic = SIZE_MAX};
-    bool has_room = c.made != NULL && c.is_missed != NULL;
+                         .n_behind = nd_calloc(plan->n_steps, sizeof *c.n_behind),
+                         .way = SIZE_MAX};
+    bool has_room = c.made != NULL && c.is_missed != NULL && c.n_behind != NULL;
     enum nd_status status = has_room ? carry(&c, err) : nd_fail_memory(err);
     for (size_t s = 0; has_room && s < plan->n_steps && status != ND_OK; s++)
         atomic_store(&c.is_missed[s], true);
     if (has_room)
         take_made(&c);
-    ND_FREE_ALL(c.made, c.is_missed);
+    ND_FREE_ALL(c.made, c.is_missed, c.n_behind);
     return status == ND_OK ? nd_plan_match_carried(plan, device, err) : status;
 }
 

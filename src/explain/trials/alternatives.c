@@ -46,7 +46,7 @@ static bool moves(const char *op_types)
 static bool bends(const struct nd_model_layer *layer, const struct nd_model_layer *maker)
 {
     return ND_IS_ONE_OF(layer->op_types, "HardSwish", "LeakyRelu", "PRelu") &&
-           ND_IS_ONE_OF(maker->op_types, "BatchNormalization", "Gemm", "MatMul");
+           ND_IS_ONE_OF(maker->op_types, "BatchNormalization", "Conv", "Gemm", "MatMul");
 }
 
 /* What is moved to another encoding may be made with that; of another type only what was just brought to its

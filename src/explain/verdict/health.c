@@ -14,6 +14,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
+#include "core/text/words.h"
 #include "explain/plan/plan.h"
 
 /* How much a layer's values change from run to run, while what it reads does not. */
@@ -739,7 +740,8 @@ static bool is_confirmed(const struct nd_plan *plan, const struct nd_explained_d
     for (size_t s = step + 1; s < plan->n_steps; s++) {
         const struct nd_model_layer *layer = nd_plan_layer(plan, s);
         for (size_t i = 0; layer != NULL && i < layer->n_inputs; i++) {
-            if (layer->inputs[i] != plan->steps[step].tensor)
+            if (layer->inputs[i] != plan->steps[step].tensor ||
+                ND_IS_ONE_OF(layer->op_types, "GlobalMaxPool", "ReduceMax", "ReduceMin")) /* show one of many */
                 continue;
             if (device->layers[s].judgement.state != ND_LAYER_FOLLOWS)
                 return false;

@@ -137,20 +137,17 @@ static void tensor_that_was_not_captured_and_does_not_fit_accuses_nobody(void **
     close_fixture(&f);
 }
 
-/* Near misses: what reads the model's input is not carried where that was not captured, and an output of the
- * model has no reader. */
+/* The near miss: an output of the model has no reader. (A chain that is too long: tests/cli/cases/explain.sh.)
+ */
 static void tensor_that_nothing_shows_is_not_examined(void **state)
 {
     (void)state;
-    static const char *const missing[] = {"image", "logits"};
-    for (size_t i = 0; i < 2; i++) {
-        struct fixture f = {.model = load("cnn.w8a8")};
-        add_device(&f, &(struct mc_device){.missing_tensor = missing[i]});
-        explain_ok(&f);
-        assert_int_equal(f.e->health, ND_HEALTH_INCONCLUSIVE);
-        assert_string_equal(layer_of(&f, missing[i])->why_not, "not captured");
-        close_fixture(&f);
-    }
+    struct fixture f = {.model = load("cnn.w8a8")};
+    add_device(&f, &(struct mc_device){.missing_tensor = "logits"});
+    explain_ok(&f);
+    assert_int_equal(f.e->health, ND_HEALTH_INCONCLUSIVE);
+    assert_string_equal(layer_of(&f, "logits")->why_not, "not captured");
+    close_fixture(&f);
 }
 
 static void energies_do_not_depend_on_threads(void **state)

@@ -328,6 +328,34 @@ static enum nd_status try_alternatives(const struct nd_explain_job *job, size_t 
     return ND_OK;
 }
 
+/* Chosen: so much nearer to what its recorded inputs give is what only passes on the error of its maker. */
+static const double of_recorded = 4;
+
+static bool is_wrong(const struct nd_explain_job *job, size_t device, size_t tensor)
+{
+    size_t step = job->plan->step_of_tensor[tensor];
+    return step != SIZE_MAX && job->out->devices[device].layers[step].judgement.state == ND_LAYER_UNEXPLAINED;
+}
+
+/* A maker of the layer, with which it may be made in one operation, whose own values are not as they should be,
+ * where the layer's are near what the recorded ones give; or SIZE_MAX. */
+static size_t find_wrong_maker(const struct nd_explain_job *job, size_t device, size_t step)
+{
+    const struct nd_alternatives *a = &job->plan->alternatives;
+    const struct nd_observed_arithmetic *observed = nd_observed_arithmetic_of(job, device, step);
+    size_t arithmetic = job->observations->layer_arithmetic[device], tensor = job->plan->steps[step].tensor;
+    const struct nd_other_tally *fused = &observed->layers->others[ND_ALTERNATIVE_FUSED];
+    double max = fmax(job->out->devices[device].layers[step].introduced.max, 1);
+    if (arithmetic == SIZE_MAX || fused->n[arithmetic] == 0 || fused->max[arithmetic] < of_recorded * max)
+        return SIZE_MAX;
+    if (a->fused_from[tensor] != SIZE_MAX && is_wrong(job, device, a->fused_from[tensor]))
+        return a->fused_from[tensor];
+    for (size_t k = a->part_to[tensor]; k < a->n_parts && a->parts[k].to == tensor; k++)
+        if (is_wrong(job, device, a->parts[k].from))
+            return a->parts[k].from;
+    return SIZE_MAX;
+}
+
 /* ---- what changes from run to run ---- */
 
 /* LSB; chosen: a result that lies next to a tie may fall either way, in each of two runs. More is no rounding.
@@ -586,6 +614,12 @@ static enum nd_status settle_layer(const struct nd_explain_job *job, size_t devi
         return leave_unjudged(
             &job->out->devices[device], layer,
             "it does not follow from an input that was not captured, but worked out from those before it", err);
+    if (!follows && find_wrong_maker(job, device, step) != SIZE_MAX)
+        return leave_unjudged(
+            &job->out->devices[device], layer,
+            "it is made in one operation with a layer before it, whose values are wrong: what it "
+            "adds itself is not known",
+            err);
     if (layer->is_within_step && follows)
         nd_explain_find_tie_rule(nd_tally_of(job->evaluation, device, step), layer);
     ND_TRY(fault_verdict_of_defect(job, device, step, err));

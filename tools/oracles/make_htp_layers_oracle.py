@@ -1286,6 +1286,34 @@ def norm_in_parts(g):
         g.add("Div", [less, root], shape, encoded(g, -g.rng.uniform(1.6, 2.4), g.rng.uniform(1.6, 2.4)))
 
 
+def turned_norms(g):
+    """The same of the channels that a Conv made, where a Transpose stands behind the Sub, and with none; of rows that are next to a
+    half after a multiplier above 1; and of channels of an input, which is none."""
+    for i, (shape, order) in enumerate((([1, 24, 15], (0, 2, 1)), ([1, 16, 3, 5], (0, 2, 3, 1)), ([1, 24, 4, 4], None), ([64, 32], None), ([1, 16, 4, 4], None))):
+        axis = 1
+        x, is_fine = (np.float32(g.rng.uniform(2, 20) / 2 ** g.bits), int(2 ** g.bits * g.rng.uniform(0.35, 0.65))), len(shape) == 2
+        reach, step, middle = float(x[0]) * 2 ** g.bits * 0.65, g.rng.uniform(1.6, 2.4) / 2 ** (g.bits - 1), 2 ** (g.bits - 1)
+        real = g.input(shape, x)
+        if is_fine:
+            step = g.rng.uniform(3, 4) / 2 ** (g.bits - 1)
+            drawn = np.rint(g.rng.normal(x[1], 2 ** g.bits * g.rng.uniform(0.01, 0.1, [40000, 1]), [40000, shape[1]]))
+            normal = (drawn - drawn.mean(1, keepdims=True)) / drawn.std(1, keepdims=True) / step
+            chosen = np.argsort(np.abs(normal - np.floor(normal) - 0.5).min(1))[:shape[0]]
+            g.codes["x%d" % (len(g.inputs) - 1)] = np.clip(drawn[chosen], 0, 2 ** g.bits - 1).astype(g.type)
+        elif i < 3:
+            real = g.add("Conv", [real, g.weights([shape[1], shape[1]] + [1] * (len(shape) - 2), 0.006)], shape, x)
+        kept = [1 if i == axis else n for i, n in enumerate(shape)]
+        mean = g.add("ReduceMean", [real, numbers(g, axis)], kept, encoded(g, -reach / 4, reach / 4), keepdims=1)
+        less = g.add("Sub", [real, mean], shape, encoded(g, -reach * 0.9, reach * 0.9))
+        if order is not None:
+            shape, kept, axis = [shape[i] for i in order], [kept[i] for i in order], len(shape) - 1
+            less = g.add("Transpose", [less], shape, encoded(g, -reach * 0.9, reach * 0.9), perm=order)
+        square = g.add("Pow", [less, number(g, 2)], shape, encoded(g, 0, reach ** 2))
+        variance = g.add("ReduceMean", [square, numbers(g, axis)], kept, encoded(g, 0, reach ** 2 * 0.3), keepdims=1)
+        root = g.add("Sqrt", [g.add("Add", [variance, number(g, 1e-5)], kept, encoded(g, 0, reach ** 2 * 0.3))], kept, encoded(g, 0, reach * 0.55))
+        g.add("Div", [less, root], shape, (np.float32(step), middle))
+
+
 def inverse_roots(g):
     """Sqrt, then Reciprocal: one operation where a code of the root is one, nearly."""
     most = 2 ** g.bits - 1
@@ -1410,7 +1438,7 @@ def pairs(g):
 GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned, differences, totals, reciprocals, rows]
 
 
-BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished), ("8", enlarged), ("16", enlarged), ("8", still), ("16", tiny), ("16", long_strided), ("8", signed_slopes), ("8", single), ("16", single), ("16", widened), ("16", centred), ("8", cumulated), ("16", requantised), ("8", unquantised), ("16", unquantised), ("16", mixed), ("8", columns), ("16", columns), ("8", leaning), ("16", leaning), ("8", sum_ratios), ("8", zeroed_softmax), ("8", powers), ("16", powers), ("8", rows_of_conv), ("16", rows_of_conv), ("8", gelu_of_tanh), ("16", gelu_of_tanh), ("8", norm_in_parts), ("16", norm_in_parts), ("8", inverse_roots), ("16", inverse_roots), ("16", exponents), ("8", merged), ("16", merged), ("8", grouped), ("16", grouped), ("8", pairs)]  # layers-*, of which chipsets differ
+BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished), ("8", enlarged), ("16", enlarged), ("8", still), ("16", tiny), ("16", long_strided), ("8", signed_slopes), ("8", single), ("16", single), ("16", widened), ("16", centred), ("8", cumulated), ("16", requantised), ("8", unquantised), ("16", unquantised), ("16", mixed), ("8", columns), ("16", columns), ("8", leaning), ("16", leaning), ("8", sum_ratios), ("8", zeroed_softmax), ("8", powers), ("16", powers), ("8", rows_of_conv), ("16", rows_of_conv), ("8", gelu_of_tanh), ("16", gelu_of_tanh), ("8", norm_in_parts), ("16", norm_in_parts), ("8", inverse_roots), ("16", inverse_roots), ("16", exponents), ("8", merged), ("16", merged), ("8", grouped), ("16", grouped), ("8", pairs), ("8", turned_norms), ("16", turned_norms)]  # layers-*, of which chipsets differ
 
 
 ON_V81 = [recoded]  # v81 makes other codes than v73

@@ -220,7 +220,8 @@ static void find_moved(struct nd_alternatives *a, const struct nd_model *model, 
     }
 }
 
-/* A Div of a Sub by the root of the mean of its squares and a number: a LayerNormalization in parts. */
+/* A Div of a Sub, turned perhaps, by the root of the mean of its squares and a number: a LayerNormalization in
+ * parts. */
 static bool is_norm_in_parts(const struct nd_model *model, const struct nd_model_layer *layer)
 {
     static const char *const parts[] = {"Sqrt", "Add", "ReduceMean", "Pow"};
@@ -233,6 +234,8 @@ static bool is_norm_in_parts(const struct nd_model *model, const struct nd_model
     }
     const struct nd_model_layer *less =
         is && at == layer->inputs[0] ? nd_model_layer_of_tensor(model, at) : NULL;
+    if (is_of_one(less, "Transpose"))
+        less = nd_model_layer_of_tensor(model, less->inputs[0]);
     if (less == NULL || strcmp(less->op_types, "Sub") != 0 || less->n_inputs != 2)
         return false;
     const struct nd_model_layer *mean = nd_model_layer_of_tensor(model, less->inputs[1]);
@@ -271,7 +274,7 @@ static void find_parts(struct nd_alternatives *a, const struct nd_model *model,
     if (is_norm_in_parts(model, layer) || is_gelu_in_parts(model, layer) ||
         (is_of_one(layer, "Reciprocal") && is_of_one(maker, "Sqrt"))) {
         a->fused_from[layer->tensor] = layer->inputs[0];
-        add_part(a, layer->inputs[0], layer->tensor);
+        find_moved(a, model, layer->inputs[0], layer->tensor);
     }
     const struct nd_model_layer *norm = group_norm_of(model, layer);
     bool is_halved = is_of_one(layer, "Mul") && maker != NULL && a->gated[maker->tensor] != SIZE_MAX &&

@@ -325,6 +325,9 @@ static void norms_in_parts_are_one_operation(void **state)
     (void)state;
     expect_fused("8-norm_in_parts", 3, 3);
     expect_fused("16-norm_in_parts", 3, 3);
+    /* Of channels: of those that lie as a Conv has them, turned or not, and not of those of a graph input. */
+    expect_fused("8-turned_norms", 4, 4);
+    expect_fused("16-turned_norms", 4, 4);
 }
 
 /* Where a quantised value of the root is one to 1e-5; two of eight are 2e-5 off. */

@@ -1379,15 +1379,17 @@ def tanh_gate(g, real, x, shape, y, squares=False):
 
 
 def grouped(g):
-    """GroupNormalization in parts, of a Conv and of an input; InstanceNormalization of rows that vary little."""
-    top, one = 2 ** g.bits - 1, np.full(4, 127, np.int8)
-    for kind in ("Conv", "Conv", "input"):
+    """GroupNormalization in parts, of a Conv and of an input; InstanceNormalization of rows that vary little. One is not quite
+    one in the encodings of AIMET."""
+    top, of_one = 2 ** g.bits - 1, (np.full(4, 127, np.int8), np.float32(1 / 127))
+    of_aimet = (np.full(4, 255, np.uint8), np.float32(0.0039215647))
+    for kind, one in (("Conv", of_one), ("Conv", of_aimet), ("input", of_one)):
         shape, x = [1, 8, 6, 7], g.encoding(4)
         real = made_by(g, "Conv", x) if kind == "Conv" else g.input(shape, x)
         shape = [1, 8, 9, 9] if kind == "Conv" else shape
         y, n = g.encoding(2.5), shape[2] * shape[3]
         flat = g.add("Reshape", [real, g.constant(np.array([1, 4, 2 * n]))], [1, 4, 2 * n], x)
-        parts = [flat, g.scaled(one, np.float32(1 / 127)), g.scaled(np.zeros(4, np.int32), np.float32(x[0] / 127))]
+        parts = [flat, g.scaled(*one), g.scaled(np.zeros(4, np.int32), np.float32(x[0] / 127))]
         norm = g.add("InstanceNormalization", parts, [1, 4, 2 * n], y, epsilon=1e-5)
         back = g.add("Reshape", [norm, g.constant(np.array(shape))], shape, y)
         factors = g.scaled(g.rng.integers(top // 5, top + 1, [8, 1, 1]).astype(g.type), np.float32(2 / top))

@@ -403,7 +403,7 @@ static bool normalise(const struct nd_htp_job *job, const struct moments *moment
  * these take the place of weight and bias, which are 1 and 0. */
 static bool normalise_plane(const struct nd_htp_job *job, const struct nd_array *x, size_t first, size_t n)
 {
-    static const float almost = 1e-6F; /* of 1: 127 times 1 / 127 as a float32 */
+    static const float almost = 1e-5F; /* of 1: 255 times 1 / 255 as encodings have it */
     const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
     const struct nd_linear_input *inputs = job->call->inputs;
     bool is_short = job->layer->dtype == ND_DTYPE_U8, is_known;

@@ -1314,6 +1314,24 @@ def turned_norms(g):
         g.add("Div", [less, root], shape, (np.float32(step), middle))
 
 
+def swish_in_parts(g):
+    """x Clip(x + 3, 0, 6) / 6 of an input, a Conv and a MatMul in single operators; by a Div at the last, which is none."""
+    top, shapes = 2 ** g.bits - 1, {"Conv": [1, 8, 9, 9], "MatMul": [1, 12, 24], "input": [1, 8, 16, 16], "Div": [1, 9, 24]}
+    for kind, shape in shapes.items():
+        x, y = encoded(g, -g.rng.uniform(3.5, 6), g.rng.uniform(3.5, 8)), encoded(g, -0.4, g.rng.uniform(3.5, 6))
+        real = g.input(shape, x)
+        if kind == "input":
+            g.codes["x%d" % (len(g.inputs) - 1)] = np.linspace(0, top, 2048).astype(g.type).reshape(shape)
+        elif kind == "Conv":
+            real = g.add("Conv", [real, g.weights([8, 8, 1, 1], 0.006)], shape, x)
+        elif kind == "MatMul":
+            real = g.add("MatMul", [real, g.weights([24, 24], 0.004)], shape, x)
+        more = g.add("Add", [real, number(g, 3)], shape, encoded(g, -2, 9))
+        cut = g.add("Clip", [more, g.scaled(g.type(0), np.float32(1e-7)), number(g, 6)], shape, encoded(g, 0, 6))
+        gate = g.add("Div" if kind == "Div" else "Mul", [cut, number(g, 6 if kind == "Div" else 1 / 6)], shape, encoded(g, 0, 1))
+        g.add("Mul", [real, gate], shape, y)
+
+
 def inverse_roots(g):
     """Sqrt, then Reciprocal: one operation where a code of the root is one, nearly."""
     most = 2 ** g.bits - 1
@@ -1440,7 +1458,7 @@ def pairs(g):
 GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned, differences, totals, reciprocals, rows]
 
 
-BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished), ("8", enlarged), ("16", enlarged), ("8", still), ("16", tiny), ("16", long_strided), ("8", signed_slopes), ("8", single), ("16", single), ("16", widened), ("16", centred), ("8", cumulated), ("16", requantised), ("8", unquantised), ("16", unquantised), ("16", mixed), ("8", columns), ("16", columns), ("8", leaning), ("16", leaning), ("8", sum_ratios), ("8", zeroed_softmax), ("8", powers), ("16", powers), ("8", rows_of_conv), ("16", rows_of_conv), ("8", gelu_of_tanh), ("16", gelu_of_tanh), ("8", norm_in_parts), ("16", norm_in_parts), ("8", inverse_roots), ("16", inverse_roots), ("16", exponents), ("8", merged), ("16", merged), ("8", grouped), ("16", grouped), ("8", pairs), ("8", turned_norms), ("16", turned_norms)]  # layers-*, of which chipsets differ
+BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished), ("8", enlarged), ("16", enlarged), ("8", still), ("16", tiny), ("16", long_strided), ("8", signed_slopes), ("8", single), ("16", single), ("16", widened), ("16", centred), ("8", cumulated), ("16", requantised), ("8", unquantised), ("16", unquantised), ("16", mixed), ("8", columns), ("16", columns), ("8", leaning), ("16", leaning), ("8", sum_ratios), ("8", zeroed_softmax), ("8", powers), ("16", powers), ("8", rows_of_conv), ("16", rows_of_conv), ("8", gelu_of_tanh), ("16", gelu_of_tanh), ("8", norm_in_parts), ("16", norm_in_parts), ("8", inverse_roots), ("16", inverse_roots), ("16", exponents), ("8", merged), ("16", merged), ("8", grouped), ("16", grouped), ("8", pairs), ("8", turned_norms), ("16", turned_norms), ("8", swish_in_parts), ("16", swish_in_parts)]  # layers-*, of which chipsets differ
 
 
 ON_V81 = [recoded]  # v81 makes other codes than v73

@@ -285,9 +285,9 @@ void nd_layer_narrow(const struct nd_exact_layer *layer, struct nd_array *qvalue
 
 static double gated_of(double x, enum nd_gate kind)
 {
-    return kind == ND_GATE_HARD   ? x * fmin(fmax(x / 6 + 0.5, 0), 1)
-           : kind == ND_GATE_GELU ? x * 0.5 * (1 + erf(x / sqrt(2)))
-                                  : x / (1 + exp(-x));
+    return kind == ND_GATE_GELU      ? x * 0.5 * (1 + erf(x / sqrt(2)))
+           : kind == ND_GATE_SIGMOID ? x / (1 + exp(-x))
+                                     : x * fmin(fmax(x / 6 + 0.5, 0), 1);
 }
 
 /* A value of the function in float32, times the reciprocal of the scale. SiLU adds the zero point
@@ -308,13 +308,13 @@ static enum nd_status run_gated(const struct nd_exact_layer *layer, const struct
     const struct nd_linear_input *input = &layer->call->inputs[gate->input];
     const struct nd_quant *to = layer->call->out_quant;
     *is_covered = false;
-    if (layer->dtype == ND_DTYPE_U16 && gate->kind == ND_GATE_SIGMOID) {
+    if (layer->dtype == ND_DTYPE_U16 && (gate->kind == ND_GATE_SIGMOID || gate->kind == ND_GATE_SWISH)) {
         struct nd_linear_call call;
         const struct nd_exact_layer alone = layer_of_input(layer, gate->input, input, &call);
         const struct nd_htp_job job = {
             .layer = &alone, .call = &call, .qvalues = qvalues, .is_covered = is_covered};
         call.out_quant = to;
-        return nd_htp_silu16(&job, err);
+        return (gate->kind == ND_GATE_SWISH ? nd_htp_hard_swish16 : nd_htp_silu16)(&job, err);
     }
     if (input->values == NULL || input->quant == NULL || input->quant->n != 1 || to->n != 1 ||
         input->values->dtype != ND_DTYPE_U8 || layer->dtype != ND_DTYPE_U8)

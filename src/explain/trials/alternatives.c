@@ -67,6 +67,19 @@ static bool is_of_one(const struct nd_model_layer *layer, const char *op_types)
     return layer != NULL && layer->n_inputs == 1 && strcmp(layer->op_types, op_types) == 0;
 }
 
+/* What the last of those operators, each of one tensor, reads, the first of which makes the tensor. SIZE_MAX:
+ * others make it. */
+static size_t behind(const struct nd_model *model, size_t tensor, const char *const *op_types)
+{
+    for (; *op_types != NULL; op_types++) {
+        const struct nd_model_layer *maker = nd_model_layer_of_tensor(model, tensor);
+        if (!is_of_one(maker, *op_types))
+            return SIZE_MAX;
+        tensor = maker->inputs[0];
+    }
+    return tensor;
+}
+
 /* The InstanceNormalization of groups of channels that the layer, a Mul by constants or an Add behind that, may
  * be made with (a GroupNormalization in parts), or NULL: what it made is moved back to channels between. */
 static const struct nd_model_layer *group_norm_of(const struct nd_model *model,
@@ -99,13 +112,14 @@ static bool is_above_tanh(const struct nd_model *model, const struct nd_model_la
     return is_of_one(layer, "Add") && is_of_one(nd_model_layer_of_tensor(model, layer->inputs[0]), "Tanh");
 }
 
-/* Mul of x and of Sigmoid or HardSigmoid of the same x, or of a tensor and of one more than a Tanh, one of
- * which is halved, or the product behind it. */
+/* Mul of x and of Sigmoid or HardSigmoid of the same x, or of x + 3 clipped and divided, or of a tensor and of
+ * one more than a Tanh, one of which is halved, or the product behind it. */
 static void find_gate(struct nd_alternatives *a, const struct nd_model *model,
                       const struct nd_model_layer *layer)
 {
     if (strcmp(layer->op_types, "Mul") != 0 || layer->n_inputs != 2)
         return;
+    static const char *const of_swish[] = {"Mul", "Clip", "Add", NULL};
     for (size_t i = 0; i < 2; i++) {
         const struct nd_model_layer *gate = nd_model_layer_of_tensor(model, layer->inputs[i]),
                                     *half = nd_model_layer_of_tensor(model, layer->inputs[1 - i]);
@@ -115,10 +129,14 @@ static void find_gate(struct nd_alternatives *a, const struct nd_model *model,
                            ? !is_of_one(half, "Mul")
                            : is_of_one(gate, "Mul") &&
                                  is_above_tanh(model, nd_model_layer_of_tensor(model, gate->inputs[0]));
-        if (!is_hard && !is_gelu && !(is_own && is_of_one(gate, "Sigmoid")))
+        bool is_swish = behind(model, layer->inputs[i], of_swish) == layer->inputs[1 - i];
+        if (!is_hard && !is_gelu && !is_swish && !(is_own && is_of_one(gate, "Sigmoid")))
             continue;
         a->gated[layer->tensor] = layer->inputs[1 - i];
-        a->gates[layer->tensor] = is_hard ? ND_GATE_HARD : is_gelu ? ND_GATE_GELU : ND_GATE_SIGMOID;
+        a->gates[layer->tensor] = is_hard    ? ND_GATE_HARD
+                                  : is_gelu  ? ND_GATE_GELU
+                                  : is_swish ? ND_GATE_SWISH
+                                             : ND_GATE_SIGMOID;
     }
 }
 
@@ -224,16 +242,10 @@ static void find_moved(struct nd_alternatives *a, const struct nd_model *model, 
  * parts. */
 static bool is_norm_in_parts(const struct nd_model *model, const struct nd_model_layer *layer)
 {
-    static const char *const parts[] = {"Sqrt", "Add", "ReduceMean", "Pow"};
-    bool is = strcmp(layer->op_types, "Div") == 0 && layer->n_inputs == 2;
-    size_t at = is ? layer->inputs[1] : SIZE_MAX;
-    for (size_t i = 0; is && i < sizeof parts / sizeof *parts; i++) {
-        const struct nd_model_layer *maker = nd_model_layer_of_tensor(model, at);
-        is = is_of_one(maker, parts[i]);
-        at = is ? maker->inputs[0] : at;
-    }
-    const struct nd_model_layer *less =
-        is && at == layer->inputs[0] ? nd_model_layer_of_tensor(model, at) : NULL;
+    static const char *const parts[] = {"Sqrt", "Add", "ReduceMean", "Pow", NULL};
+    bool is = strcmp(layer->op_types, "Div") == 0 && layer->n_inputs == 2 &&
+              behind(model, layer->inputs[1], parts) == layer->inputs[0];
+    const struct nd_model_layer *less = is ? nd_model_layer_of_tensor(model, layer->inputs[0]) : NULL;
     if (is_of_one(less, "Transpose"))
         less = nd_model_layer_of_tensor(model, less->inputs[0]);
     if (less == NULL || strcmp(less->op_types, "Sub") != 0 || less->n_inputs != 2)

@@ -85,11 +85,9 @@ static size_t behind(const struct nd_model *model, size_t tensor, const char *co
 static const struct nd_model_layer *group_norm_of(const struct nd_model *model,
                                                   const struct nd_model_layer *layer)
 {
-    if (is_of_one(layer, "Add"))
-        layer = nd_model_layer_of_tensor(model, layer->inputs[0]);
-    const struct nd_model_layer *maker =
-        is_of_one(layer, "Mul") ? nd_model_layer_of_tensor(model, layer->inputs[0]) : NULL;
-    maker = is_of_one(maker, "Reshape") ? nd_model_layer_of_tensor(model, maker->inputs[0]) : NULL;
+    static const char *const moved[] = {"Mul", "Reshape", NULL};
+    size_t at = behind(model, is_of_one(layer, "Add") ? layer->inputs[0] : layer->tensor, moved);
+    const struct nd_model_layer *maker = at != SIZE_MAX ? nd_model_layer_of_tensor(model, at) : NULL;
     if (!is_of_one(maker, "InstanceNormalization"))
         return NULL;
     const struct nd_shape *groups = &nd_model_tensor(model, maker->tensor)->shape,

@@ -969,7 +969,8 @@ def unquantised(g):
               "columns": (lambda x: op("Mul", [op("Sub", [x, number(-1, 1, 64)]), number(0.3, 1, 64)]), 6),
               "root": (lambda x: op("Sqrt", [positive(x)]), 3), "reciprocal": (lambda x: op("Reciprocal", [positive(x)]), 6),
               "quotient": (lambda x: op("Div", [x, positive(x)]), 2), "divided": (lambda x: op("Div", [op("Abs", [x]), number(1.5, 4)]), 3),
-              "norm": (lambda x: op("Div", [x, deviation(x)]), 4)}
+              "norm": (lambda x: op("Div", [x, deviation(x)]), 4),
+              "cast": (lambda x: op("Cast", [op("Div", [op("Neg", [x]), deviation(x)])], to=TensorProto.FLOAT), 4)}
     for make, reach in makers.values():
         x, y = g.encoding(4), (np.float32(2 * reach / 2 ** g.bits), 2 ** (g.bits - 1))
         g.quantise(make(g.input([1, 4, 64], x)), [1, 4, 64], y)

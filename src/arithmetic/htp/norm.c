@@ -122,10 +122,10 @@ struct layer_norm {
     size_t n, step; /* of a row, and from an element of it to the next */
 };
 
-static bool is_constant_row(const struct nd_htp_job *job, size_t i, size_t n)
+static bool is_constant_of(const struct nd_htp_job *job, size_t i, enum nd_dtype dtype, size_t n)
 {
     return nd_htp_plain(job, i) != NULL && job->layer->origins[i] == ND_EXACT_FROM_CONSTANT &&
-           job->call->inputs[i].values->n == n;
+           job->call->inputs[i].values->dtype == dtype && job->call->inputs[i].values->n == n;
 }
 
 static bool is_known_layer_norm(const struct nd_htp_job *job)
@@ -140,8 +140,7 @@ static bool is_known_layer_norm(const struct nd_htp_job *job)
         return false;
     size_t n = (size_t)shape->dims[shape->rank - 1];
     bool has_bias = nd_linear_has(job->call, 2);
-    return is_constant_row(job, 1, n) && job->call->inputs[1].values->dtype == ND_DTYPE_U8 &&
-           (!has_bias || (is_constant_row(job, 2, n) && job->call->inputs[2].values->dtype == ND_DTYPE_I32));
+    return is_constant_of(job, 1, ND_DTYPE_U8, n) && (!has_bias || is_constant_of(job, 2, ND_DTYPE_I32, n));
 }
 
 /* Without weights and bias yet. */
@@ -195,9 +194,7 @@ static double multiplier_of(const struct layer_norm *norm, const double *x, doub
         struct nd_qfloat of_scales = nd_qfloat_read(norm->scale_w / (float)norm->scale_y);
         m = nd_qfloat_value(nd_qfloat_product(moments.inverse_root, of_scales));
     }
-    int exponent;
-    frexp(m, &exponent);
-    double unit = ldexp(1, (exponent > 0 ? exponent : 0) - 16);
+    double unit = exp2(fmax(logb(m) + 1, 0) - 16);
     return norm->is_short ? floor(m / unit) * unit : nd_multiplier_round(m, 15, ND_ROUND_HALF_EVEN);
 }
 
@@ -336,12 +333,6 @@ static const double greatest_product = 0x1p20;
 /* uint8: planes of one value whose inverse deviation is greater are made in another way (302 was seen to be
  * known, 954 not). */
 static const double greatest_root = 302;
-
-static bool is_constant_of(const struct nd_htp_job *job, size_t i, enum nd_dtype dtype, size_t n)
-{
-    return nd_htp_plain(job, i) != NULL && job->layer->origins[i] == ND_EXACT_FROM_CONSTANT &&
-           job->call->inputs[i].values->dtype == dtype && job->call->inputs[i].values->n == n;
-}
 
 static bool is_known_instance_norm(const struct nd_htp_job *job)
 {

@@ -41,31 +41,25 @@ static enum nd_status read_constant(const struct nd_model *model, const struct n
     return status;
 }
 
-/* What is added to the variance before its root, by which the Div that makes the tensor divides: 0 where that
- * is no constant. */
-static enum nd_status read_epsilon(const struct nd_model *model, size_t tensor, double *epsilon,
-                                   struct nd_error *err)
-{
-    size_t root = nd_model_layer_of_tensor(model, tensor)->inputs[1],
-           sum = nd_model_layer_of_tensor(model, root)->inputs[0];
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < 2 && status == ND_OK; i++) {
-        double *values = NULL;
-        size_t n = 0;
-        status = read_constant(model, nd_model_tensor_operator(model, sum), i, &values, &n, err);
-        if (status == ND_OK && n == 1)
-            *epsilon = values[0];
-        free(values);
-    }
-    return status;
-}
-
 /* The first input of the operator that is such a constant; none: *n is 0. */
 static enum nd_status read_numbers(const struct nd_model *model, const struct nd_model_node *node,
                                    double **numbers, size_t *n, struct nd_error *err)
 {
     for (size_t i = 0; i < 2 && *n == 0; i++)
         ND_TRY(read_constant(model, node, i, numbers, n, err));
+    return ND_OK;
+}
+
+/* What is added to the variance before its root, by which the Div that makes the tensor divides: 0 where that
+ * is no constant. */
+static enum nd_status read_epsilon(const struct nd_model *model, size_t tensor, double *epsilon,
+                                   struct nd_error *err)
+{
+    size_t root = nd_model_layer_of_tensor(model, tensor)->inputs[1], n = 0,
+           sum = nd_model_layer_of_tensor(model, root)->inputs[0];
+    ND_FREED double *values = NULL;
+    ND_TRY(read_numbers(model, nd_model_tensor_operator(model, sum), &values, &n, err));
+    *epsilon = n == 1 ? values[0] : *epsilon;
     return ND_OK;
 }
 

@@ -104,11 +104,8 @@ static const struct nd_forced *forced_of(const struct nd_model *model, size_t te
     return maker != NULL ? nd_forced_find(maker->op_types, nd_model_tensor(model, tensor)->dtype) : NULL;
 }
 
-/* One more than a Tanh. */
-static bool is_above_tanh(const struct nd_model *model, const struct nd_model_layer *layer)
-{
-    return is_of_one(layer, "Add") && is_of_one(nd_model_layer_of_tensor(model, layer->inputs[0]), "Tanh");
-}
+/* What makes one more than a Tanh. */
+static const char *const above_tanh[] = {"Add", "Tanh", NULL};
 
 /* Mul of x and of Sigmoid or HardSigmoid of the same x, or of x + 3 clipped and divided, or of a tensor and of
  * one more than a Tanh, one of which is halved, or the product behind it. */
@@ -117,16 +114,16 @@ static void find_gate(struct nd_alternatives *a, const struct nd_model *model,
 {
     if (strcmp(layer->op_types, "Mul") != 0 || layer->n_inputs != 2)
         return;
-    static const char *const of_swish[] = {"Mul", "Clip", "Add", NULL};
+    static const char *const of_swish[] = {"Mul", "Clip", "Add", NULL}, *const of_gelu[] = {"Mul", "Add",
+                                                                                            "Tanh", NULL};
     for (size_t i = 0; i < 2; i++) {
         const struct nd_model_layer *gate = nd_model_layer_of_tensor(model, layer->inputs[i]),
                                     *half = nd_model_layer_of_tensor(model, layer->inputs[1 - i]);
         bool is_own = gate != NULL && gate->n_inputs == 1 && gate->inputs[0] == layer->inputs[1 - i];
         bool is_hard = is_own && is_of_one(gate, "HardSigmoid");
-        bool is_gelu = is_above_tanh(model, gate)
+        bool is_gelu = behind(model, layer->inputs[i], above_tanh) != SIZE_MAX
                            ? !is_of_one(half, "Mul")
-                           : is_of_one(gate, "Mul") &&
-                                 is_above_tanh(model, nd_model_layer_of_tensor(model, gate->inputs[0]));
+                           : behind(model, layer->inputs[i], of_gelu) != SIZE_MAX;
         bool is_swish = behind(model, layer->inputs[i], of_swish) == layer->inputs[1 - i];
         if (!is_hard && !is_gelu && !is_swish && !(is_own && is_of_one(gate, "Sigmoid")))
             continue;
@@ -265,9 +262,9 @@ bool nd_may_be_norm_in_parts(const struct nd_model *model, const struct nd_model
 /* Half of a tensor times one more than a Tanh. */
 static bool is_gelu_in_parts(const struct nd_model *model, const struct nd_model_layer *layer)
 {
-    bool is = strcmp(layer->op_types, "Mul") == 0 && layer->n_inputs == 2;
-    const struct nd_model_layer *more = is ? nd_model_layer_of_tensor(model, layer->inputs[1]) : NULL;
-    return is_above_tanh(model, more) && is_of_one(nd_model_layer_of_tensor(model, layer->inputs[0]), "Mul");
+    return strcmp(layer->op_types, "Mul") == 0 && layer->n_inputs == 2 &&
+           behind(model, layer->inputs[1], above_tanh) != SIZE_MAX &&
+           is_of_one(nd_model_layer_of_tensor(model, layer->inputs[0]), "Mul");
 }
 
 static void find_parts(struct nd_alternatives *a, const struct nd_model *model,

@@ -969,7 +969,8 @@ def unquantised(g):
               "columns": (lambda x: op("Mul", [op("Sub", [x, number(-1, 1, 64)]), number(0.3, 1, 64)]), 6),
               "root": (lambda x: op("Sqrt", [positive(x)]), 3), "reciprocal": (lambda x: op("Reciprocal", [positive(x)]), 6),
               "quotient": (lambda x: op("Div", [x, positive(x)]), 2), "divided": (lambda x: op("Div", [op("Abs", [x]), number(1.5, 4)]), 3),
-              "norm": (lambda x: op("Div", [x, deviation(x)]), 4)}
+              "norm": (lambda x: op("Div", [x, deviation(x)]), 4),
+              "cast": (lambda x: op("Cast", [op("Div", [op("Neg", [x]), deviation(x)])], to=TensorProto.FLOAT), 4)}
     for make, reach in makers.values():
         x, y = g.encoding(4), (np.float32(2 * reach / 2 ** g.bits), 2 ** (g.bits - 1))
         g.quantise(make(g.input([1, 4, 64], x)), [1, 4, 64], y)
@@ -1286,6 +1287,52 @@ def norm_in_parts(g):
         g.add("Div", [less, root], shape, encoded(g, -g.rng.uniform(1.6, 2.4), g.rng.uniform(1.6, 2.4)))
 
 
+def turned_norms(g):
+    """The same of the channels that a Conv made, where a Transpose stands behind the Sub, and with none; of rows that are next to a
+    half after a multiplier above 1; and of channels of an input, which is none."""
+    for i, (shape, order) in enumerate((([1, 24, 15], (0, 2, 1)), ([1, 16, 3, 5], (0, 2, 3, 1)), ([1, 24, 4, 4], None), ([64, 32], None), ([1, 16, 4, 4], None))):
+        axis = 1
+        x, is_fine = (np.float32(g.rng.uniform(2, 20) / 2 ** g.bits), int(2 ** g.bits * g.rng.uniform(0.35, 0.65))), len(shape) == 2
+        reach, step, middle = float(x[0]) * 2 ** g.bits * 0.65, g.rng.uniform(1.6, 2.4) / 2 ** (g.bits - 1), 2 ** (g.bits - 1)
+        real = g.input(shape, x)
+        if is_fine:
+            step = g.rng.uniform(3, 4) / 2 ** (g.bits - 1)
+            drawn = np.rint(g.rng.normal(x[1], 2 ** g.bits * g.rng.uniform(0.01, 0.1, [40000, 1]), [40000, shape[1]]))
+            normal = (drawn - drawn.mean(1, keepdims=True)) / drawn.std(1, keepdims=True) / step
+            chosen = np.argsort(np.abs(normal - np.floor(normal) - 0.5).min(1))[:shape[0]]
+            g.codes["x%d" % (len(g.inputs) - 1)] = np.clip(drawn[chosen], 0, 2 ** g.bits - 1).astype(g.type)
+        elif i < 3:
+            real = g.add("Conv", [real, g.weights([shape[1], shape[1]] + [1] * (len(shape) - 2), 0.006)], shape, x)
+        kept = [1 if i == axis else n for i, n in enumerate(shape)]
+        mean = g.add("ReduceMean", [real, numbers(g, axis)], kept, encoded(g, -reach / 4, reach / 4), keepdims=1)
+        less = g.add("Sub", [real, mean], shape, encoded(g, -reach * 0.9, reach * 0.9))
+        if order is not None:
+            shape, kept, axis = [shape[i] for i in order], [kept[i] for i in order], len(shape) - 1
+            less = g.add("Transpose", [less], shape, encoded(g, -reach * 0.9, reach * 0.9), perm=order)
+        square = g.add("Pow", [less, number(g, 2)], shape, encoded(g, 0, reach ** 2))
+        variance = g.add("ReduceMean", [square, numbers(g, axis)], kept, encoded(g, 0, reach ** 2 * 0.3), keepdims=1)
+        root = g.add("Sqrt", [g.add("Add", [variance, number(g, 1e-5)], kept, encoded(g, 0, reach ** 2 * 0.3))], kept, encoded(g, 0, reach * 0.55))
+        g.add("Div", [less, root], shape, (np.float32(step), middle))
+
+
+def swish_in_parts(g):
+    """x Clip(x + 3, 0, 6) / 6 of an input, a Conv and a MatMul in single operators; by a Div at the last, which is none."""
+    top, shapes = 2 ** g.bits - 1, {"Conv": [1, 8, 9, 9], "MatMul": [1, 12, 24], "input": [1, 8, 16, 16], "Div": [1, 9, 24]}
+    for kind, shape in shapes.items():
+        x, y = encoded(g, -g.rng.uniform(3.5, 6), g.rng.uniform(3.5, 8)), encoded(g, -0.4, g.rng.uniform(3.5, 6))
+        real = g.input(shape, x)
+        if kind == "input":
+            g.codes["x%d" % (len(g.inputs) - 1)] = np.linspace(0, top, 2048).astype(g.type).reshape(shape)
+        elif kind == "Conv":
+            real = g.add("Conv", [real, g.weights([8, 8, 1, 1], 0.006)], shape, x)
+        elif kind == "MatMul":
+            real = g.add("MatMul", [real, g.weights([24, 24], 0.004)], shape, x)
+        more = g.add("Add", [real, number(g, 3)], shape, encoded(g, -2, 9))
+        cut = g.add("Clip", [more, g.scaled(g.type(0), np.float32(1e-7)), number(g, 6)], shape, encoded(g, 0, 6))
+        gate = g.add("Div" if kind == "Div" else "Mul", [cut, number(g, 6 if kind == "Div" else 1 / 6)], shape, encoded(g, 0, 1))
+        g.add("Mul", [real, gate], shape, y)
+
+
 def inverse_roots(g):
     """Sqrt, then Reciprocal: one operation where a code of the root is one, nearly."""
     most = 2 ** g.bits - 1
@@ -1351,15 +1398,17 @@ def tanh_gate(g, real, x, shape, y, squares=False):
 
 
 def grouped(g):
-    """GroupNormalization in parts, of a Conv and of an input; InstanceNormalization of rows that vary little."""
-    top, one = 2 ** g.bits - 1, np.full(4, 127, np.int8)
-    for kind in ("Conv", "Conv", "input"):
+    """GroupNormalization in parts, of a Conv and of an input; InstanceNormalization of rows that vary little. One is not quite
+    one in the encodings of AIMET."""
+    top, of_one = 2 ** g.bits - 1, (np.full(4, 127, np.int8), np.float32(1 / 127))
+    of_aimet = (np.full(4, 255, np.uint8), np.float32(0.0039215647))
+    for kind, one in (("Conv", of_one), ("Conv", of_aimet), ("input", of_one)):
         shape, x = [1, 8, 6, 7], g.encoding(4)
         real = made_by(g, "Conv", x) if kind == "Conv" else g.input(shape, x)
         shape = [1, 8, 9, 9] if kind == "Conv" else shape
         y, n = g.encoding(2.5), shape[2] * shape[3]
         flat = g.add("Reshape", [real, g.constant(np.array([1, 4, 2 * n]))], [1, 4, 2 * n], x)
-        parts = [flat, g.scaled(one, np.float32(1 / 127)), g.scaled(np.zeros(4, np.int32), np.float32(x[0] / 127))]
+        parts = [flat, g.scaled(*one), g.scaled(np.zeros(4, np.int32), np.float32(x[0] / 127))]
         norm = g.add("InstanceNormalization", parts, [1, 4, 2 * n], y, epsilon=1e-5)
         back = g.add("Reshape", [norm, g.constant(np.array(shape))], shape, y)
         factors = g.scaled(g.rng.integers(top // 5, top + 1, [8, 1, 1]).astype(g.type), np.float32(2 / top))
@@ -1410,7 +1459,7 @@ def pairs(g):
 GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned, differences, totals, reciprocals, rows]
 
 
-BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished), ("8", enlarged), ("16", enlarged), ("8", still), ("16", tiny), ("16", long_strided), ("8", signed_slopes), ("8", single), ("16", single), ("16", widened), ("16", centred), ("8", cumulated), ("16", requantised), ("8", unquantised), ("16", unquantised), ("16", mixed), ("8", columns), ("16", columns), ("8", leaning), ("16", leaning), ("8", sum_ratios), ("8", zeroed_softmax), ("8", powers), ("16", powers), ("8", rows_of_conv), ("16", rows_of_conv), ("8", gelu_of_tanh), ("16", gelu_of_tanh), ("8", norm_in_parts), ("16", norm_in_parts), ("8", inverse_roots), ("16", inverse_roots), ("16", exponents), ("8", merged), ("16", merged), ("8", grouped), ("16", grouped), ("8", pairs)]  # layers-*, of which chipsets differ
+BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished), ("8", enlarged), ("16", enlarged), ("8", still), ("16", tiny), ("16", long_strided), ("8", signed_slopes), ("8", single), ("16", single), ("16", widened), ("16", centred), ("8", cumulated), ("16", requantised), ("8", unquantised), ("16", unquantised), ("16", mixed), ("8", columns), ("16", columns), ("8", leaning), ("16", leaning), ("8", sum_ratios), ("8", zeroed_softmax), ("8", powers), ("16", powers), ("8", rows_of_conv), ("16", rows_of_conv), ("8", gelu_of_tanh), ("16", gelu_of_tanh), ("8", norm_in_parts), ("16", norm_in_parts), ("8", inverse_roots), ("16", inverse_roots), ("16", exponents), ("8", merged), ("16", merged), ("8", grouped), ("16", grouped), ("8", pairs), ("8", turned_norms), ("16", turned_norms), ("8", swish_in_parts), ("16", swish_in_parts)]  # layers-*, of which chipsets differ
 
 
 ON_V81 = [recoded]  # v81 makes other codes than v73

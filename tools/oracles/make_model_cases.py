@@ -147,6 +147,34 @@ def split():
     ).proto
 
 
+def twins():
+    """A tensor quantised once for each reader; once more with another scale, and once more for an output."""
+    return Model(
+        [value("x")],
+        [value("y"), value("codes", T.UINT8)],
+        [
+            node(Q, "x s z", "x_q", "x_Q"),
+            node(DQ, "x_q s z", "x_dq", "x_DQ"),
+            node("Relu", "x_dq", "relu", "relu"),
+            node(Q, "relu s z", "relu_QuantizeLinear_Output_1", "relu_Q1"),
+            node(Q, "relu s z", "relu_QuantizeLinear_Output_2", "relu_Q2"),
+            node(Q, "relu s8 z", "relu_QuantizeLinear_Output_3", "relu_Q3"),
+            node(Q, "relu s z", "codes", "relu_Q4"),
+            node(DQ, "relu_QuantizeLinear_Output_1 s z", "relu_dq1", "relu_DQ1"),
+            node(DQ, "relu_QuantizeLinear_Output_2 s z", "relu_dq2", "relu_DQ2"),
+            node(DQ, "relu_QuantizeLinear_Output_3 s8 z", "relu_dq3", "relu_DQ3"),
+            node("Sigmoid", "relu_dq1", "gate", "gate"),
+            node(Q, "gate s z", "gate_q", "gate_Q"),
+            node(DQ, "gate_q s z", "gate_dq", "gate_DQ"),
+            node("Mul", "relu_dq2 gate_dq", "mul", "mul"),
+            node(Q, "mul s z", "mul_q", "mul_Q"),
+            node(DQ, "mul_q s z", "mul_dq", "mul_DQ"),
+            node("Add", "mul_dq relu_dq3", "y", "add"),
+        ],
+        [constant("s8", np.float32(1 / 8))],
+    ).proto
+
+
 def mixed():
     """Floats before the first QuantizeLinear, a tensor that is quantised twice and also read as floats, floats at the end;
     a constant that a QuantizeLinear makes from floats; an output that is the input."""
@@ -368,7 +396,7 @@ def external(location, size=16, offset=0):
 
 
 def make_good():
-    cases = [chain, codes_io, requant, split, mixed, front, both, brain, plain, scales, subgraph, dynamic, old_ir]
+    cases = [chain, codes_io, requant, split, twins, mixed, front, both, brain, plain, scales, subgraph, dynamic, old_ir]
     for case in cases:
         m = case()
         onnx.checker.check_model(m, full_check=case is not scales)

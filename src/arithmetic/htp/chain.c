@@ -76,7 +76,7 @@ static const struct {
     bool is_in_blocks;            /* what it makes, and what is made of that, does not lie flat, or may not */
 } operators[] = {
     {"Abs", NULL, false},        {"Add", NULL, false},
-    {"Div", NULL, true}, /* the product with the reciprocal, which is a float16 */
+    {"Cast", NULL, false},       {"Div", NULL, true}, /* the product with the reciprocal, which is a float16 */
     {"Flatten", NULL, false},    {"Mul", NULL, true},
     {"Neg", NULL, false},        {"Reciprocal", reciprocal_of, true},
     {"ReduceMean", NULL, false}, {"Relu", NULL, false},

@@ -744,12 +744,12 @@ static int64_t swish(const void *parameters, int64_t x)
     return h->zero_y + nd_htp_shift(product, right);
 }
 
-static enum nd_status make_hard_swish(const struct nd_htp_job *job, struct nd_error *err)
+enum nd_status nd_htp_hard_swish16(const struct nd_htp_job *job, struct nd_error *err)
 {
     /* Those that the formula was held against: of x, and as quotients. */
     static const float min_scale = 1e-6F, max_scale = 2e-3F, least = 1.0F / 60, most = 60;
     if (job->call->n_inputs != 1 || !nd_htp_has_words(job) || !nd_htp_is_unbounded(job) ||
-        nd_htp_is_made_with_matrix(job))
+        (job->arithmetic != NULL && nd_htp_is_made_with_matrix(job))) /* else of operators in parts */
         return ND_OK;
     const struct nd_quant *x = job->call->inputs[0].quant, *y = job->call->out_quant;
     float ratio = nd_htp_quotient(x->scale[0], y->scale[0]);
@@ -779,6 +779,6 @@ const struct nd_htp_operator nd_htp_functions16[] = {
     {"Log", make_log, true},
     {"Elu", make_elu, true},
     {"Sqrt", make_sqrt, true},
-    {"HardSwish", make_hard_swish, true},
+    {"HardSwish", nd_htp_hard_swish16, true},
     {.op_type = NULL},
 };

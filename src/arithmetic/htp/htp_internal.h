@@ -49,9 +49,10 @@ nd_htp_family nd_htp_in_parts;        /* norm.c: a Sub with a Div, a Sqrt with a
 nd_htp_family nd_htp_words_by_number; /* elementwise.c: uint16 Mul, Div and Sub by one number, in blocks */
 /* functions16.c: input 0 to the power of a number. */
 enum nd_status nd_htp_power16(const struct nd_htp_job *job, float exponent, struct nd_error *err);
-nd_htp_family nd_htp_gelu16; /* functions16.c: of input 0 */
-nd_htp_family nd_htp_silu16; /* functions16.c: x Sigmoid(x), of which the layer has x alone */
-nd_htp_family nd_htp_table;  /* table.c: uint8 functions of one input, the others being constants */
+nd_htp_family nd_htp_gelu16;       /* functions16.c: of input 0 */
+nd_htp_family nd_htp_hard_swish16; /* functions16.c: of input 0 */
+nd_htp_family nd_htp_silu16;       /* functions16.c: x Sigmoid(x), of which the layer has x alone */
+nd_htp_family nd_htp_table;        /* table.c: uint8 functions of one input, the others being constants */
 nd_htp_family
     nd_htp_move16; /* move.c: uint16 Concat, Slice, Split, ReduceMax and ReduceMin with another scale */
 

@@ -119,13 +119,13 @@ struct layer_norm {
     const struct nd_linear_input *weight, *bias; /* weight NULL: of one, bias NULL: none */
     float scale_w;
     double scale_y, zero_y;
-    size_t n; /* of a row */
+    size_t n, step; /* of a row, and from an element of it to the next */
 };
 
-static bool is_constant_row(const struct nd_htp_job *job, size_t i, size_t n)
+static bool is_constant_of(const struct nd_htp_job *job, size_t i, enum nd_dtype dtype, size_t n)
 {
     return nd_htp_plain(job, i) != NULL && job->layer->origins[i] == ND_EXACT_FROM_CONSTANT &&
-           job->call->inputs[i].values->n == n;
+           job->call->inputs[i].values->dtype == dtype && job->call->inputs[i].values->n == n;
 }
 
 static bool is_known_layer_norm(const struct nd_htp_job *job)
@@ -140,8 +140,7 @@ static bool is_known_layer_norm(const struct nd_htp_job *job)
         return false;
     size_t n = (size_t)shape->dims[shape->rank - 1];
     bool has_bias = nd_linear_has(job->call, 2);
-    return is_constant_row(job, 1, n) && job->call->inputs[1].values->dtype == ND_DTYPE_U8 &&
-           (!has_bias || (is_constant_row(job, 2, n) && job->call->inputs[2].values->dtype == ND_DTYPE_I32));
+    return is_constant_of(job, 1, ND_DTYPE_U8, n) && (!has_bias || is_constant_of(job, 2, ND_DTYPE_I32, n));
 }
 
 /* Without weights and bias yet. */
@@ -154,7 +153,8 @@ static struct layer_norm describe_layer_norm(const struct nd_htp_job *job, doubl
                               .scale_w = scale_w,
                               .scale_y = (double)job->call->out_quant->scale[0],
                               .zero_y = (double)job->call->out_quant->zero_point[0],
-                              .n = n};
+                              .n = n,
+                              .step = 1};
     norm.scale = norm.scale_x * (double)scale_w / norm.scale_y;
     return norm;
 }
@@ -183,7 +183,7 @@ static double mean_of(const struct layer_norm *norm, double sum)
 }
 
 /* What quantised values less their mean are multiplied by: of uint16 with 15 bits, of uint8 cut to a multiple
- * of 2^-16. */
+ * of 2^-16, and from 1 on to 16 bits. */
 static double multiplier_of(const struct layer_norm *norm, const double *x, double variance)
 {
     float scale = (float)norm->scale_x, square = scale * scale;
@@ -194,9 +194,11 @@ static double multiplier_of(const struct layer_norm *norm, const double *x, doub
         struct nd_qfloat of_scales = nd_qfloat_read(norm->scale_w / (float)norm->scale_y);
         m = nd_qfloat_value(nd_qfloat_product(moments.inverse_root, of_scales));
     }
-    return norm->is_short ? floor(m * 0x1p16) * 0x1p-16 : nd_multiplier_round(m, 15, ND_ROUND_HALF_EVEN);
+    double unit = exp2(fmax(logb(m) + 1, 0) - 16);
+    return norm->is_short ? floor(m / unit) * unit : nd_multiplier_round(m, 15, ND_ROUND_HALF_EVEN);
 }
 
+/* x: without what lies between; y: with it. */
 static void normalise_row(const struct layer_norm *norm, const double *x, double *y,
                           const struct nd_htp_bounds *bounds)
 {
@@ -213,7 +215,7 @@ static void normalise_row(const struct layer_norm *norm, const double *x, double
         double weight =
             norm->weight == NULL ? 1 : norm->weight->values->x[i] - (double)norm->weight->quant->zero_point[0];
         double qvalue = floor((x[i] - mean) * m * weight + 0.5) + bias_of(norm, i);
-        y[i] = fmin(fmax(qvalue, bounds->low), bounds->high);
+        y[i * norm->step] = fmin(fmax(qvalue, bounds->low), bounds->high);
     }
 }
 
@@ -224,11 +226,17 @@ static enum nd_status normalise_rows(const struct nd_htp_job *job, const struct 
     struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
     if (norm->epsilon <= 0)
         return ND_OK;
-    enum nd_status status = nd_array_make(job->qvalues, job->layer->dtype, &x->shape, err);
-    for (size_t row = 0; status == ND_OK && row < x->n; row += norm->n)
-        normalise_row(norm, x->x + row, job->qvalues->x + row, &bounds);
-    *job->is_covered = status == ND_OK;
-    return status;
+    ND_FREED double *row = nd_calloc(norm->n, sizeof *row);
+    ND_TRY_MEMORY(row != NULL, err);
+    ND_TRY(nd_array_make(job->qvalues, job->layer->dtype, &x->shape, err));
+    for (size_t r = 0; r < x->n / norm->n; r++) {
+        size_t first = r / norm->step * norm->step * norm->n + r % norm->step;
+        for (size_t i = 0; i < norm->n; i++)
+            row[i] = x->x[first + i * norm->step];
+        normalise_row(norm, row, job->qvalues->x + first, &bounds);
+    }
+    *job->is_covered = true;
+    return ND_OK;
 }
 
 static enum nd_status make_layer_norm(const struct nd_htp_job *job, struct nd_error *err)
@@ -296,12 +304,17 @@ enum nd_status nd_htp_in_parts(const struct nd_htp_job *job, struct nd_error *er
     if (job->after != ND_LAYER_AFTER_NORM)
         return join_functions(job, err);
     const struct nd_array *x = job->call->inputs[0].values, *means = job->call->inputs[1].values;
-    size_t n = x->shape.rank > 0 ? (size_t)x->shape.dims[x->shape.rank - 1] : 0;
-    struct nd_shape shape = x->shape;
-    shape.dims[n > 0 ? shape.rank - 1 : 0] = 1;
+    struct nd_shape shape = x->shape; /* of the means: one axis is 1 */
+    int axis = 0;
+    while (means != NULL && means->shape.rank == shape.rank && axis < shape.rank - 1 &&
+           means->shape.dims[axis] == shape.dims[axis])
+        axis++;
+    size_t n = shape.rank > 0 ? (size_t)shape.dims[axis] : 0;
+    shape.dims[axis] = 1;
     if (n < MIN_ROW || means == NULL || !nd_shape_equal(&shape, &means->shape))
         return ND_OK;
-    const struct layer_norm norm = describe_layer_norm(job, job->epsilon, 1, n);
+    struct layer_norm norm = describe_layer_norm(job, job->epsilon, 1, n);
+    norm.step = nd_dims_product(&x->shape, axis + 1, shape.rank);
     return normalise_rows(job, &norm, err);
 }
 
@@ -320,12 +333,6 @@ static const double greatest_product = 0x1p20;
 /* uint8: planes of one value whose inverse deviation is greater are made in another way (302 was seen to be
  * known, 954 not). */
 static const double greatest_root = 302;
-
-static bool is_constant_of(const struct nd_htp_job *job, size_t i, enum nd_dtype dtype, size_t n)
-{
-    return nd_htp_plain(job, i) != NULL && job->layer->origins[i] == ND_EXACT_FROM_CONSTANT &&
-           job->call->inputs[i].values->dtype == dtype && job->call->inputs[i].values->n == n;
-}
 
 static bool is_known_instance_norm(const struct nd_htp_job *job)
 {
@@ -387,7 +394,7 @@ static bool normalise(const struct nd_htp_job *job, const struct moments *moment
  * these take the place of weight and bias, which are 1 and 0. */
 static bool normalise_plane(const struct nd_htp_job *job, const struct nd_array *x, size_t first, size_t n)
 {
-    static const float almost = 1e-6F; /* of 1: 127 times 1 / 127 as a float32 */
+    static const float almost = 1e-5F; /* of 1: 255 times 1 / 255 as encodings have it */
     const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
     const struct nd_linear_input *inputs = job->call->inputs;
     bool is_short = job->layer->dtype == ND_DTYPE_U8, is_known;

@@ -41,31 +41,25 @@ static enum nd_status read_constant(const struct nd_model *model, const struct n
     return status;
 }
 
-/* What is added to the variance before its root, by which the Div that makes the tensor divides: 0 where that
- * is no constant. */
-static enum nd_status read_epsilon(const struct nd_model *model, size_t tensor, double *epsilon,
-                                   struct nd_error *err)
-{
-    size_t root = nd_model_layer_of_tensor(model, tensor)->inputs[1],
-           sum = nd_model_layer_of_tensor(model, root)->inputs[0];
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < 2 && status == ND_OK; i++) {
-        double *values = NULL;
-        size_t n = 0;
-        status = read_constant(model, nd_model_tensor_operator(model, sum), i, &values, &n, err);
-        if (status == ND_OK && n == 1)
-            *epsilon = values[0];
-        free(values);
-    }
-    return status;
-}
-
 /* The first input of the operator that is such a constant; none: *n is 0. */
 static enum nd_status read_numbers(const struct nd_model *model, const struct nd_model_node *node,
                                    double **numbers, size_t *n, struct nd_error *err)
 {
     for (size_t i = 0; i < 2 && *n == 0; i++)
         ND_TRY(read_constant(model, node, i, numbers, n, err));
+    return ND_OK;
+}
+
+/* What is added to the variance before its root, by which the Div that makes the tensor divides: 0 where that
+ * is no constant. */
+static enum nd_status read_epsilon(const struct nd_model *model, size_t tensor, double *epsilon,
+                                   struct nd_error *err)
+{
+    size_t root = nd_model_layer_of_tensor(model, tensor)->inputs[1], n = 0,
+           sum = nd_model_layer_of_tensor(model, root)->inputs[0];
+    ND_FREED double *values = NULL;
+    ND_TRY(read_numbers(model, nd_model_tensor_operator(model, sum), &values, &n, err));
+    *epsilon = n == 1 ? values[0] : *epsilon;
     return ND_OK;
 }
 
@@ -285,9 +279,9 @@ void nd_layer_narrow(const struct nd_exact_layer *layer, struct nd_array *qvalue
 
 static double gated_of(double x, enum nd_gate kind)
 {
-    return kind == ND_GATE_HARD   ? x * fmin(fmax(x / 6 + 0.5, 0), 1)
-           : kind == ND_GATE_GELU ? x * 0.5 * (1 + erf(x / sqrt(2)))
-                                  : x / (1 + exp(-x));
+    return kind == ND_GATE_GELU      ? x * 0.5 * (1 + erf(x / sqrt(2)))
+           : kind == ND_GATE_SIGMOID ? x / (1 + exp(-x))
+                                     : x * fmin(fmax(x / 6 + 0.5, 0), 1);
 }
 
 /* A value of the function in float32, times the reciprocal of the scale. SiLU adds the zero point
@@ -308,13 +302,13 @@ static enum nd_status run_gated(const struct nd_exact_layer *layer, const struct
     const struct nd_linear_input *input = &layer->call->inputs[gate->input];
     const struct nd_quant *to = layer->call->out_quant;
     *is_covered = false;
-    if (layer->dtype == ND_DTYPE_U16 && gate->kind == ND_GATE_SIGMOID) {
+    if (layer->dtype == ND_DTYPE_U16 && (gate->kind == ND_GATE_SIGMOID || gate->kind == ND_GATE_SWISH)) {
         struct nd_linear_call call;
         const struct nd_exact_layer alone = layer_of_input(layer, gate->input, input, &call);
         const struct nd_htp_job job = {
             .layer = &alone, .call = &call, .qvalues = qvalues, .is_covered = is_covered};
         call.out_quant = to;
-        return nd_htp_silu16(&job, err);
+        return (gate->kind == ND_GATE_SWISH ? nd_htp_hard_swish16 : nd_htp_silu16)(&job, err);
     }
     if (input->values == NULL || input->quant == NULL || input->quant->n != 1 || to->n != 1 ||
         input->values->dtype != ND_DTYPE_U8 || layer->dtype != ND_DTYPE_U8)

@@ -83,8 +83,9 @@ void nd_layer_narrow(const struct nd_exact_layer *layer, struct nd_array *qvalue
 
 enum nd_gate {
     ND_GATE_SIGMOID,
-    ND_GATE_HARD, /* HardSigmoid with alpha 1/6 and beta 1/2 */
-    ND_GATE_GELU, /* 1 + Tanh(...), halved before or after: a Gelu of what is read */
+    ND_GATE_HARD,  /* HardSigmoid with alpha 1/6 and beta 1/2 */
+    ND_GATE_GELU,  /* 1 + Tanh(...), halved before or after: a Gelu of what is read */
+    ND_GATE_SWISH, /* Clip(x + 3) times a sixth: a HardSwish of what is read */
 };
 /* x times a gate of x: which input of the layer is x, and what the gate is. */
 struct nd_layer_gate {
@@ -93,8 +94,8 @@ struct nd_layer_gate {
     const struct nd_quant *output; /* in the place of the layer's own; NULL: that */
 };
 
-/* The gate as one function of the input (docs/science/htp-arithmetic.md#tables). Of uint16 only a Sigmoid:
- * others are no operation of their own. ND_ERR_MEMORY. */
+/* The gate as one function of the input (docs/science/htp-arithmetic.md#tables). Of uint16 a Sigmoid and
+ * the gate of a HardSwish: others are no operation of their own. ND_ERR_MEMORY. */
 enum nd_status nd_layer_run_gated(const struct nd_exact_layer *layer, const struct nd_layer_gate *gate,
                                   struct nd_array *qvalues, bool *is_covered, struct nd_error *err);
 

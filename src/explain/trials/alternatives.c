@@ -67,16 +67,27 @@ static bool is_of_one(const struct nd_model_layer *layer, const char *op_types)
     return layer != NULL && layer->n_inputs == 1 && strcmp(layer->op_types, op_types) == 0;
 }
 
+/* What the last of those operators, each of one tensor, reads, the first of which makes the tensor. SIZE_MAX:
+ * others make it. */
+static size_t behind(const struct nd_model *model, size_t tensor, const char *const *op_types)
+{
+    for (; *op_types != NULL; op_types++) {
+        const struct nd_model_layer *maker = nd_model_layer_of_tensor(model, tensor);
+        if (!is_of_one(maker, *op_types))
+            return SIZE_MAX;
+        tensor = maker->inputs[0];
+    }
+    return tensor;
+}
+
 /* The InstanceNormalization of groups of channels that the layer, a Mul by constants or an Add behind that, may
  * be made with (a GroupNormalization in parts), or NULL: what it made is moved back to channels between. */
 static const struct nd_model_layer *group_norm_of(const struct nd_model *model,
                                                   const struct nd_model_layer *layer)
 {
-    if (is_of_one(layer, "Add"))
-        layer = nd_model_layer_of_tensor(model, layer->inputs[0]);
-    const struct nd_model_layer *maker =
-        is_of_one(layer, "Mul") ? nd_model_layer_of_tensor(model, layer->inputs[0]) : NULL;
-    maker = is_of_one(maker, "Reshape") ? nd_model_layer_of_tensor(model, maker->inputs[0]) : NULL;
+    static const char *const moved[] = {"Mul", "Reshape", NULL};
+    size_t at = behind(model, is_of_one(layer, "Add") ? layer->inputs[0] : layer->tensor, moved);
+    const struct nd_model_layer *maker = at != SIZE_MAX ? nd_model_layer_of_tensor(model, at) : NULL;
     if (!is_of_one(maker, "InstanceNormalization"))
         return NULL;
     const struct nd_shape *groups = &nd_model_tensor(model, maker->tensor)->shape,
@@ -93,32 +104,34 @@ static const struct nd_forced *forced_of(const struct nd_model *model, size_t te
     return maker != NULL ? nd_forced_find(maker->op_types, nd_model_tensor(model, tensor)->dtype) : NULL;
 }
 
-/* One more than a Tanh. */
-static bool is_above_tanh(const struct nd_model *model, const struct nd_model_layer *layer)
-{
-    return is_of_one(layer, "Add") && is_of_one(nd_model_layer_of_tensor(model, layer->inputs[0]), "Tanh");
-}
+/* What makes one more than a Tanh. */
+static const char *const above_tanh[] = {"Add", "Tanh", NULL};
 
-/* Mul of x and of Sigmoid or HardSigmoid of the same x, or of a tensor and of one more than a Tanh, one of
- * which is halved, or the product behind it. */
+/* Mul of x and of Sigmoid or HardSigmoid of the same x, or of x + 3 clipped and divided, or of a tensor and of
+ * one more than a Tanh, one of which is halved, or the product behind it. */
 static void find_gate(struct nd_alternatives *a, const struct nd_model *model,
                       const struct nd_model_layer *layer)
 {
     if (strcmp(layer->op_types, "Mul") != 0 || layer->n_inputs != 2)
         return;
+    static const char *const of_swish[] = {"Mul", "Clip", "Add", NULL}, *const of_gelu[] = {"Mul", "Add",
+                                                                                            "Tanh", NULL};
     for (size_t i = 0; i < 2; i++) {
         const struct nd_model_layer *gate = nd_model_layer_of_tensor(model, layer->inputs[i]),
                                     *half = nd_model_layer_of_tensor(model, layer->inputs[1 - i]);
         bool is_own = gate != NULL && gate->n_inputs == 1 && gate->inputs[0] == layer->inputs[1 - i];
         bool is_hard = is_own && is_of_one(gate, "HardSigmoid");
-        bool is_gelu = is_above_tanh(model, gate)
+        bool is_gelu = behind(model, layer->inputs[i], above_tanh) != SIZE_MAX
                            ? !is_of_one(half, "Mul")
-                           : is_of_one(gate, "Mul") &&
-                                 is_above_tanh(model, nd_model_layer_of_tensor(model, gate->inputs[0]));
-        if (!is_hard && !is_gelu && !(is_own && is_of_one(gate, "Sigmoid")))
+                           : behind(model, layer->inputs[i], of_gelu) != SIZE_MAX;
+        bool is_swish = behind(model, layer->inputs[i], of_swish) == layer->inputs[1 - i];
+        if (!is_hard && !is_gelu && !is_swish && !(is_own && is_of_one(gate, "Sigmoid")))
             continue;
         a->gated[layer->tensor] = layer->inputs[1 - i];
-        a->gates[layer->tensor] = is_hard ? ND_GATE_HARD : is_gelu ? ND_GATE_GELU : ND_GATE_SIGMOID;
+        a->gates[layer->tensor] = is_hard    ? ND_GATE_HARD
+                                  : is_gelu  ? ND_GATE_GELU
+                                  : is_swish ? ND_GATE_SWISH
+                                             : ND_GATE_SIGMOID;
     }
 }
 
@@ -220,19 +233,16 @@ static void find_moved(struct nd_alternatives *a, const struct nd_model *model, 
     }
 }
 
-/* A Div of a Sub by the root of the mean of its squares and a number: a LayerNormalization in parts. */
+/* A Div of a Sub, turned perhaps, by the root of the mean of its squares and a number: a LayerNormalization in
+ * parts. */
 static bool is_norm_in_parts(const struct nd_model *model, const struct nd_model_layer *layer)
 {
-    static const char *const parts[] = {"Sqrt", "Add", "ReduceMean", "Pow"};
-    bool is = strcmp(layer->op_types, "Div") == 0 && layer->n_inputs == 2;
-    size_t at = is ? layer->inputs[1] : SIZE_MAX;
-    for (size_t i = 0; is && i < sizeof parts / sizeof *parts; i++) {
-        const struct nd_model_layer *maker = nd_model_layer_of_tensor(model, at);
-        is = is_of_one(maker, parts[i]);
-        at = is ? maker->inputs[0] : at;
-    }
-    const struct nd_model_layer *less =
-        is && at == layer->inputs[0] ? nd_model_layer_of_tensor(model, at) : NULL;
+    static const char *const parts[] = {"Sqrt", "Add", "ReduceMean", "Pow", NULL};
+    bool is = strcmp(layer->op_types, "Div") == 0 && layer->n_inputs == 2 &&
+              behind(model, layer->inputs[1], parts) == layer->inputs[0];
+    const struct nd_model_layer *less = is ? nd_model_layer_of_tensor(model, layer->inputs[0]) : NULL;
+    if (is_of_one(less, "Transpose"))
+        less = nd_model_layer_of_tensor(model, less->inputs[0]);
     if (less == NULL || strcmp(less->op_types, "Sub") != 0 || less->n_inputs != 2)
         return false;
     const struct nd_model_layer *mean = nd_model_layer_of_tensor(model, less->inputs[1]);
@@ -252,9 +262,9 @@ bool nd_may_be_norm_in_parts(const struct nd_model *model, const struct nd_model
 /* Half of a tensor times one more than a Tanh. */
 static bool is_gelu_in_parts(const struct nd_model *model, const struct nd_model_layer *layer)
 {
-    bool is = strcmp(layer->op_types, "Mul") == 0 && layer->n_inputs == 2;
-    const struct nd_model_layer *more = is ? nd_model_layer_of_tensor(model, layer->inputs[1]) : NULL;
-    return is_above_tanh(model, more) && is_of_one(nd_model_layer_of_tensor(model, layer->inputs[0]), "Mul");
+    return strcmp(layer->op_types, "Mul") == 0 && layer->n_inputs == 2 &&
+           behind(model, layer->inputs[1], above_tanh) != SIZE_MAX &&
+           is_of_one(nd_model_layer_of_tensor(model, layer->inputs[0]), "Mul");
 }
 
 static void find_parts(struct nd_alternatives *a, const struct nd_model *model,
@@ -271,7 +281,7 @@ static void find_parts(struct nd_alternatives *a, const struct nd_model *model,
     if (is_norm_in_parts(model, layer) || is_gelu_in_parts(model, layer) ||
         (is_of_one(layer, "Reciprocal") && is_of_one(maker, "Sqrt"))) {
         a->fused_from[layer->tensor] = layer->inputs[0];
-        add_part(a, layer->inputs[0], layer->tensor);
+        find_moved(a, model, layer->inputs[0], layer->tensor);
     }
     const struct nd_model_layer *norm = group_norm_of(model, layer);
     bool is_halved = is_of_one(layer, "Mul") && maker != NULL && a->gated[maker->tensor] != SIZE_MAX &&

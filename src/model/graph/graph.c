@@ -506,3 +506,51 @@ enum nd_status nd_graph_order(Onnx__GraphProto *graph, struct nd_error *err)
     ND_FREE_ALL(order.needs, order.first);
     return status;
 }
+
+/* ---- quantisers that are one ---- */
+
+/* A quantiser that hands its quantised values to nodes of the graph alone. */
+static bool may_be_one(const Onnx__GraphProto *graph, const Onnx__NodeProto *node)
+{
+    bool may = node->op_type != NULL && kind_of(node) == ND_NODE_QUANTIZE && node->n_attribute == 0 &&
+               node->n_input > 0 && node->n_output == 1;
+    for (size_t i = 0; may && i < graph->n_output; i++)
+        may = strcmp(nd_onnx_text(graph->output[i]->name), node->output[0]) != 0;
+    return may;
+}
+
+static bool reads_the_same(const Onnx__NodeProto *a, const Onnx__NodeProto *b)
+{
+    bool are = a->n_input == b->n_input;
+    for (size_t i = 0; are && i < a->n_input; i++)
+        are = strcmp(a->input[i], b->input[i]) == 0;
+    return are;
+}
+
+enum nd_status nd_graph_join_quantisers(Onnx__GraphProto *graph, struct nd_error *err)
+{
+    struct nd_names firsts = {0}, joined = {0}; /* the first of what a quantiser reads, and of what it makes */
+    bool has_memory = true;
+    for (size_t n = 0; n < graph->n_node && has_memory; n++) {
+        Onnx__NodeProto *node = graph->node[n];
+        for (size_t i = 0; i < node->n_input && has_memory; i++) {
+            size_t first = nd_names_find(&joined, node->input[i]);
+            if (first == ND_NO_INDEX)
+                continue;
+            free(node->input[i]);
+            node->input[i] = nd_strdup(graph->node[first]->output[0]);
+            has_memory = node->input[i] != NULL;
+        }
+        if (!has_memory || !may_be_one(graph, node))
+            continue;
+        size_t first = nd_names_find(&firsts, node->input[0]);
+        if (first == ND_NO_INDEX)
+            has_memory = nd_names_add(&firsts, node->input[0], n);
+        else if (reads_the_same(graph->node[first], node) &&
+                 nd_names_find(&joined, node->output[0]) == ND_NO_INDEX)
+            has_memory = nd_names_add(&joined, node->output[0], first);
+    }
+    nd_names_deinit(&firsts);
+    nd_names_deinit(&joined);
+    return has_memory ? ND_OK : nd_fail_memory(err);
+}

@@ -56,6 +56,11 @@ struct nd_graph {
  * earlier ones make; nodes that are in such an order stay. ND_E_MODEL_GRAPH: they form a circle. */
 enum nd_status nd_graph_order(Onnx__GraphProto *graph, struct nd_error *err);
 
+/* Of quantisers that read one tensor, scale and zero point, of which some tools write one for each reader, all
+ * read the first, as ONNX Runtime has it: recorded side by side they are two, and their maker runs in floats.
+ */
+enum nd_status nd_graph_join_quantisers(Onnx__GraphProto *graph, struct nd_error *err);
+
 /* Indexes the graph, which must outlive *graph. ND_E_MODEL_GRAPH where it contradicts itself. Call
  * nd_graph_deinit in any case. */
 enum nd_status nd_graph_init(struct nd_graph *graph, const Onnx__GraphProto *proto, struct nd_error *err);

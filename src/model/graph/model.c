@@ -558,6 +558,7 @@ static enum nd_status analyse(struct nd_model *model, struct nd_error *err)
     ND_FREED size_t *layer_of_node = NULL;
     ND_TRY(nd_onnx_check_names(&model->proto->base, err));
     ND_TRY(nd_graph_order(model->proto->graph, err));
+    ND_TRY(nd_graph_join_quantisers(model->proto->graph, err));
     ND_TRY(nd_graph_init(&model->graph, model->proto->graph, err));
     ND_TRY(nd_external_init(&model->external, model->proto, model->path, err));
     ND_TRY(mix_external(model, err));

@@ -325,6 +325,17 @@ static void norms_in_parts_are_one_operation(void **state)
     (void)state;
     expect_fused("8-norm_in_parts", 3, 3);
     expect_fused("16-norm_in_parts", 3, 3);
+    /* Of channels: of those that lie as a Conv has them, turned or not, and not of those of a graph input. */
+    expect_fused("8-turned_norms", 4, 4);
+    expect_fused("16-turned_norms", 4, 4);
+}
+
+/* With a Mul at the last; with a Div in its place each operator is one of its own. */
+static void swishes_in_parts_are_one_function(void **state)
+{
+    (void)state;
+    expect_fused("8-swish_in_parts", 7, 7); /* three, and each Clip with its Add; of words the Div */
+    expect_fused("16-swish_in_parts", 8, 8);
 }
 
 /* Where a quantised value of the root is one to 1e-5; two of eight are 2e-5 off. */
@@ -716,6 +727,7 @@ int main(void)
         cmocka_unit_test(convolutions_of_rows_keep_their_biases),
         cmocka_unit_test(gelu_in_parts_is_one_function),
         cmocka_unit_test(norms_in_parts_are_one_operation),
+        cmocka_unit_test(swishes_in_parts_are_one_function),
         cmocka_unit_test(reciprocals_of_roots_are_one_operation),
         cmocka_unit_test(powers_logarithms_and_reciprocals_of_words_are_known),
         cmocka_unit_test(means_of_planes_follow_the_layout),

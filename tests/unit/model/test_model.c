@@ -140,6 +140,16 @@ static void operator_with_two_quantised_outputs_is_in_both_layers(void **state)
     nd_model_destroy(&model);
 }
 
+/* Not of another scale, and not where an output of the graph has its name. */
+static void quantisers_of_one_tensor_are_one(void **state)
+{
+    (void)state;
+    struct nd_model *model = load("oracle/model/twins.onnx");
+    assert_layers(model, "relu:Relu:x,;relu_QuantizeLinear_Output_3:Relu:x,;codes:Relu:x,;"
+                         "gate:Sigmoid:relu,;mul:Mul:relu,gate,;");
+    nd_model_destroy(&model);
+}
+
 static void floats_outside_of_layers_are_tensors(void **state)
 {
     (void)state;
@@ -346,6 +356,7 @@ int main(void)
         cmocka_unit_test(qvalues_in_and_out_are_tensors_themselves),
         cmocka_unit_test(qvalues_made_of_qvalues_are_their_own_tensors),
         cmocka_unit_test(operator_with_two_quantised_outputs_is_in_both_layers),
+        cmocka_unit_test(quantisers_of_one_tensor_are_one),
         cmocka_unit_test(floats_outside_of_layers_are_tensors),
         cmocka_unit_test(layer_reaches_back_to_qvalues_only),
         cmocka_unit_test(outputs_are_named_tensors_wherever_they_are),

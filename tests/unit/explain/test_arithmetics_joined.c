@@ -480,6 +480,23 @@ static void zeros_are_made_with_the_encoding_of_the_concat(void **state)
     expect_group("16-zeros", "v73", "htp-v73");
 }
 
+/* What a Relu before the Concat reads is made so, whatever encodings are between. */
+static void relus_are_handed_on_to_the_concat(void **state)
+{
+    (void)state;
+    expect_group("8-narrowed", "v69", "htp-v69");
+    expect_group("8-narrowed", "v73", "htp-v73");
+    expect_group("16-narrowed", "v69", "htp-v69");
+    expect_group("16-narrowed", "v73", "htp-v73");
+}
+
+static void signed_parts_are_brought_as_unsigned_ones(void **state)
+{
+    (void)state;
+    expect_group("8-signed", "v69", "htp-v69");
+    expect_group("8-signed", "v73", "htp-v73");
+}
+
 static void relu_of_what_was_moved_is_fused(void **state)
 {
     (void)state;
@@ -674,6 +691,8 @@ int main(void)
         cmocka_unit_test(split_is_made_with_the_encoding_of_the_concat),
         cmocka_unit_test(function_is_one_table_with_the_encoding_of_the_split),
         cmocka_unit_test(zeros_are_made_with_the_encoding_of_the_concat),
+        cmocka_unit_test(relus_are_handed_on_to_the_concat),
+        cmocka_unit_test(signed_parts_are_brought_as_unsigned_ones),
         cmocka_unit_test(relu_of_what_was_moved_is_fused),
         cmocka_unit_test(group_normalisation_in_parts_is_fused),
         cmocka_unit_test(pairs_are_one_operation),

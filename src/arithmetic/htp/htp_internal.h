@@ -115,6 +115,8 @@ bool nd_htp_is_number(const struct nd_htp_job *job, size_t i);
 /* Input i has numbers for the places along one axis of input 0: over how many values of that each number holds.
  * 0: it has another shape. */
 size_t nd_htp_run_of(const struct nd_htp_job *job, size_t i);
+/* The same of the slopes of a PRelu, which may be one. */
+size_t nd_htp_run_of_slopes(const struct nd_htp_job *job);
 /* Whether a reduction is over one axis, which may be negative. */
 bool nd_htp_reduces_one_axis(const struct nd_exact_layer *layer, int64_t *axis);
 

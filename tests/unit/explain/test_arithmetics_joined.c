@@ -554,6 +554,20 @@ static void slopes_of_channels_may_be_signed(void **state)
     expect_layers("8-signed_slopes", 0);
 }
 
+/* And of 16 bits one that is quantised. */
+static void slopes_may_be_floats(void **state)
+{
+    (void)state;
+    expect_layers("8-float_slopes", 0);
+    expect_layers("16-float_slopes", 0);
+}
+
+static void sums_of_few_bits_are_shifted_to_the_left(void **state)
+{
+    (void)state;
+    expect_layers("8-steep_sums", 0);
+}
+
 static void a_mean_of_one_place_is_a_change_of_the_encoding(void **state)
 {
     (void)state;
@@ -703,6 +717,8 @@ int main(void)
         cmocka_unit_test(bytes_become_words_by_a_multiplier),
         cmocka_unit_test(a_mean_of_one_place_is_a_change_of_the_encoding),
         cmocka_unit_test(slopes_of_channels_may_be_signed),
+        cmocka_unit_test(slopes_may_be_floats),
+        cmocka_unit_test(sums_of_few_bits_are_shifted_to_the_left),
         cmocka_unit_test(long_windows_by_two_keep_the_sum),
         cmocka_unit_test(reshape_that_moves_nothing_follows_where_a_tensor_lies),
         cmocka_unit_test(resize_takes_the_mean_of_qvalues),

@@ -439,6 +439,21 @@ def operands(g):
             g.add("MatMul", [g.input(first, x), real], out, (y, int(g.rng.integers(90, 160))))
 
 
+def brought(g):
+    """Second operands of a MatMul that are brought from 16 bits, or from 8, by no operator, with zero points near to 128 and farther."""
+    shape = [2, 24, 10]
+    for i, zero in enumerate((60, 113, 128, 141, 170, 120)):
+        g.bits, (g.type, g.onnx_type) = (16, concat.TYPES[16]) if i < 5 else (8, concat.TYPES[8])
+        x = g.encoding(4)
+        real = g.input(shape, x)
+        if i % 2:
+            real = g.add("Add", [real, g.input(shape, x)], shape, x)
+        x = (np.float32(x[0] * 2 ** (g.bits - 8) * g.rng.uniform(0.5, 0.8)), zero)
+        g.bits, (g.type, g.onnx_type) = 8, concat.TYPES[8]
+        real = g.quantise(real, shape, x)
+        g.add("MatMul", [g.input([2, 12, 24], (np.float32(0.02), 128)), real], [2, 12, 10], (np.float32(x[0] * 8), 120))
+
+
 def sloped(g):
     """A LeakyRelu behind a MatMul or Gemm, which v73 makes in one operation."""
     for kind in ("plain", "bias", "channels"):
@@ -1440,7 +1455,7 @@ def pairs(g):
 GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned, differences, totals, reciprocals, rows]
 
 
-BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished), ("8", enlarged), ("16", enlarged), ("8", still), ("16", tiny), ("16", long_strided), ("8", signed_slopes), ("8", single), ("16", single), ("16", widened), ("16", centred), ("8", cumulated), ("16", requantised), ("8", unquantised), ("16", unquantised), ("16", mixed), ("8", columns), ("16", columns), ("8", leaning), ("16", leaning), ("8", sum_ratios), ("8", zeroed_softmax), ("8", powers), ("16", powers), ("8", rows_of_conv), ("16", rows_of_conv), ("8", gelu_of_tanh), ("16", gelu_of_tanh), ("8", norm_in_parts), ("16", norm_in_parts), ("8", inverse_roots), ("16", inverse_roots), ("16", exponents), ("8", merged), ("16", merged), ("8", grouped), ("16", grouped), ("8", pairs), ("8", float_slopes), ("16", float_slopes), ("8", steep_sums)]  # layers-*, of which chipsets differ
+BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished), ("8", enlarged), ("16", enlarged), ("8", still), ("16", tiny), ("16", long_strided), ("8", signed_slopes), ("8", single), ("16", single), ("16", widened), ("16", centred), ("8", cumulated), ("16", requantised), ("8", unquantised), ("16", unquantised), ("16", mixed), ("8", columns), ("16", columns), ("8", leaning), ("16", leaning), ("8", sum_ratios), ("8", zeroed_softmax), ("8", powers), ("16", powers), ("8", rows_of_conv), ("16", rows_of_conv), ("8", gelu_of_tanh), ("16", gelu_of_tanh), ("8", norm_in_parts), ("16", norm_in_parts), ("8", inverse_roots), ("16", inverse_roots), ("16", exponents), ("8", merged), ("16", merged), ("8", grouped), ("16", grouped), ("8", pairs), ("8", float_slopes), ("16", float_slopes), ("8", steep_sums), ("16", brought)]  # layers-*, of which chipsets differ
 
 
 ON_V81 = [recoded]  # v81 makes other codes than v73

@@ -30,6 +30,7 @@ struct trial {
     size_t n_layers, n_fused; /* layers of layers-*; those that only fusion explains */
     bool may_be_open;         /* a Relu that is not covered is no fault */
     size_t n_open;            /* how many there are */
+    size_t n_unbelieved;      /* MatMuls that are in doubt in every value */
     enum nd_alternative alternative; /* that layers may be made in */
 };
 
@@ -77,6 +78,7 @@ static void look_at_layer(struct trial *t, const struct nd_exact_layer *layer)
     bool is_alone = alone != NULL && (double)count_wrong(alone, given) <= doubt;
     bool is_fused = !is_alone && fused != NULL && count_wrong(fused, given) == 0;
     t->n_layers++;
+    t->n_unbelieved += strcmp(maker_of(t, layer->tensor), "MatMul") == 0 && doubt >= (double)given->n;
     t->n_fused += is_fused;
     t->n_qvalues += given->n;
     bool is_open =
@@ -221,6 +223,7 @@ static void expect_fused(const char *name, size_t n_fused_of_v69, size_t n_fused
                       archs[p], t.n_layers, t.n_fused, t.n_qvalues);
         assert_true(t.n_layers > 0);
         assert_int_equal(t.n_fused, p == 1 ? n_fused_of_v73 : n_fused_of_v69);
+        assert_int_equal(t.n_unbelieved, 0);
         close_trial(&t);
     }
 }
@@ -568,6 +571,12 @@ static void sums_of_few_bits_are_shifted_to_the_left(void **state)
     expect_layers("8-steep_sums", 0);
 }
 
+static void operands_may_be_brought_to_bytes(void **state)
+{
+    (void)state;
+    expect_layers("16-brought", 0);
+}
+
 static void a_mean_of_one_place_is_a_change_of_the_encoding(void **state)
 {
     (void)state;
@@ -718,6 +727,7 @@ int main(void)
         cmocka_unit_test(a_mean_of_one_place_is_a_change_of_the_encoding),
         cmocka_unit_test(slopes_of_channels_may_be_signed),
         cmocka_unit_test(slopes_may_be_floats),
+        cmocka_unit_test(operands_may_be_brought_to_bytes),
         cmocka_unit_test(sums_of_few_bits_are_shifted_to_the_left),
         cmocka_unit_test(long_windows_by_two_keep_the_sum),
         cmocka_unit_test(reshape_that_moves_nothing_follows_where_a_tensor_lies),

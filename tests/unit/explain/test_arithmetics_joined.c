@@ -300,6 +300,12 @@ static void softmax_ignores_its_zero_point(void **state)
     expect_layers("8-zeroed_softmax", 0);
 }
 
+static void log_softmax_is_made_of_whole_numbers(void **state)
+{
+    (void)state;
+    expect_layers("8-log_softmax", 0);
+}
+
 static void powers_are_tables_and_products(void **state)
 {
     (void)state;
@@ -757,6 +763,7 @@ int main(void)
         cmocka_unit_test(slopes_of_channels_have_any_rank),
         cmocka_unit_test(sums_next_to_a_power_of_two_have_one_bit_less),
         cmocka_unit_test(softmax_ignores_its_zero_point),
+        cmocka_unit_test(log_softmax_is_made_of_whole_numbers),
         cmocka_unit_test(powers_are_tables_and_products),
         cmocka_unit_test(convolutions_of_rows_keep_their_biases),
         cmocka_unit_test(gelu_in_parts_is_one_function),

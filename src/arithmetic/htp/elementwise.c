@@ -570,5 +570,5 @@ const struct nd_htp_operator nd_htp_elements[] = {
     {"Max", choose, false},
     {"Min", choose, false},
     {"Neg", negate, false},
-    {.op_type = NULL},
+    {.op_types = NULL},
 };

@@ -780,5 +780,5 @@ const struct nd_htp_operator nd_htp_functions16[] = {
     {"Elu", make_elu, true},
     {"Sqrt", make_sqrt, true},
     {"HardSwish", make_hard_swish, true},
-    {.op_type = NULL},
+    {.op_types = NULL},
 };

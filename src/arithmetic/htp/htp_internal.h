@@ -30,10 +30,10 @@ struct nd_htp_job {
 
 typedef enum nd_status nd_htp_family(const struct nd_htp_job *job, struct nd_error *err);
 
-/* An operator, and what makes the quantised values of its layers. Of uint16 what is of words is asked first;
+/* Operators, and what makes the quantised values of their layers. Of uint16 what is of words is asked first;
  * what that does not cover is asked of the others. */
 struct nd_htp_operator {
-    const char *op_type; /* NULL behind the last one of a table */
+    const char *op_types; /* words; NULL behind the last ones of a table */
     nd_htp_family *family;
     bool is_of_words;
 };

@@ -437,5 +437,5 @@ const struct nd_htp_operator nd_htp_softmaxes[] = {
     {"LogSoftmax", make_log_softmax, false},
     {"Softmax", make_softmax16, true},
     {"Softmax", make_softmax, false},
-    {.op_type = NULL},
+    {.op_types = NULL},
 };

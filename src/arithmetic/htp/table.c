@@ -286,28 +286,11 @@ static enum nd_status make_cumsum(const struct nd_htp_job *job, struct nd_error 
     return status;
 }
 
-const struct nd_htp_operator nd_htp_tables[] = {{"Abs", nd_htp_table, false},
-                                                {"Atan", nd_htp_table, false},
-                                                {"Ceil", nd_htp_table, false},
-                                                {"Clip", nd_htp_table, false},
-                                                {"Cos", nd_htp_table, false},
-                                                {"CumSum", make_cumsum, false},
-                                                {"Elu", nd_htp_table, false},
-                                                {"Exp", nd_htp_table, false},
-                                                {"Floor", nd_htp_table, false},
-                                                {"Gelu", nd_htp_table, false},
-                                                {"HardSigmoid", nd_htp_table, false},
-                                                {"HardSwish", nd_htp_table, false},
-                                                {"LeakyRelu", nd_htp_table, false},
-                                                {"Log", nd_htp_table, false},
-                                                {"Relu", nd_htp_table, false},
-                                                {"Round", nd_htp_table, false},
-                                                {"Sigmoid", nd_htp_table, false},
-                                                {"Sign", nd_htp_table, false},
-                                                {"Sin", nd_htp_table, false},
-                                                {"Softplus", nd_htp_table, false},
-                                                {"Sqrt", nd_htp_table, false},
-                                                {"Tanh", nd_htp_table, false},
-                                                {"PRelu", make_prelu, false},
-                                                {"Pow", nd_htp_table, false},
-                                                {.op_type = NULL}};
+const struct nd_htp_operator nd_htp_tables[] = {
+    {"Abs Atan Ceil Clip Cos Elu Exp Floor Gelu HardSigmoid HardSwish LeakyRelu Log Relu Round Sigmoid "
+     "Sign Sin Softplus Sqrt Tanh Pow",
+     nd_htp_table, false},
+    {"CumSum", make_cumsum, false},
+    {"PRelu", make_prelu, false},
+    {.op_types = NULL},
+};

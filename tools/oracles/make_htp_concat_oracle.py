@@ -21,15 +21,17 @@ from onnx import TensorProto, helper, numpy_helper
 import make_htp_oracle
 
 SEED = 20261123
+SIGNED = (np.int8, TensorProto.INT8)
 TYPES = {8: (np.uint8, TensorProto.UINT8), 16: (np.uint16, TensorProto.UINT16)}
 
 
 class Group:
     """Networks that know nothing of each other, in one graph."""
 
-    def __init__(self, name, bits, rng):
+    def __init__(self, name, bits, rng, is_signed=False):
         self.name, self.bits, self.rng = name, bits, rng
-        self.type, self.onnx_type = TYPES[bits]
+        self.type, self.onnx_type = SIGNED if is_signed else TYPES[bits]
+        self.least = int(np.iinfo(self.type).min)
         self.nodes, self.init, self.inputs, self.outputs, self.codes, self.n = [], [], [], [], {}, 0
 
     def encoding(self, reach=None):
@@ -43,11 +45,11 @@ class Group:
         return self.init[-1].name
 
     def real(self, name, encoding, kind=None):
-        kind = kind or self.type
+        zero = self.type(encoding[1] + self.least) if kind is None else kind(encoding[1])
         self.n += 1
         self.nodes.append(helper.make_node(
             "DequantizeLinear",
-            [name, self.constant(np.float32(encoding[0])), self.constant(kind(encoding[1]))], ["r%d" % self.n]))
+            [name, self.constant(np.float32(encoding[0])), self.constant(zero)], ["r%d" % self.n]))
         return "r%d" % self.n
 
     def input(self, shape, encoding):
@@ -58,6 +60,8 @@ class Group:
 
     def weights(self, shape, scale):
         codes = self.rng.integers(40, 216, shape).astype(np.uint8)
+        if self.least < 0:
+            return self.real(self.constant((codes.astype(int) - 128).astype(np.int8)), (np.float32(scale), 0), np.int8)
         return self.real(self.constant(codes), (np.float32(scale), 128), np.uint8)
 
     def add(self, op, operands, shape, encoding, **attributes):
@@ -69,7 +73,7 @@ class Group:
         made = "y%d" % len(self.outputs)
         self.nodes.append(helper.make_node(
             "QuantizeLinear",
-            [name, self.constant(np.float32(encoding[0])), self.constant(self.type(encoding[1]))], [made]))
+            [name, self.constant(np.float32(encoding[0])), self.constant(self.type(encoding[1] + self.least))], [made]))
         self.outputs.append(helper.make_tensor_value_info(made, self.onnx_type, shape))
         return self.real(made, encoding)
 
@@ -111,6 +115,13 @@ def rectified(g, reach):
 
 def relu_of_conv(g, reach):
     return g.add("Relu", [conv(g, reach)], SHAPE, (g.encoding(reach)[0], 0))
+
+
+def relu_in_place(g, reach):
+    """A Relu that cuts nothing off: the Conv has its encoding, as AIMET places quantisers."""
+    operands = [g.input(SHAPE, g.encoding(reach)), g.weights([4, 4, 3, 3], reach / 600)]
+    y = (g.encoding(reach)[0] / 2, 0)
+    return g.add("Relu", [g.add("Conv", operands, SHAPE, y, pads=[1, 1, 1, 1])], SHAPE, y)
 
 
 def average(g, reach):
@@ -247,6 +258,7 @@ HANDED_ON = {"%s of %s%s" % (op, kind, "" if zero is None else " at 0"): moved(o
 
 # With the zero point 0, as the Concat has it.
 ZEROS = {"rectified": rectified, "Add": zeroed("Add", 2), "Mul": zeroed("Mul", 2)}
+RELUS = {"Relu of Conv": relu_of_conv, "Relu in place": relu_in_place, "Relu of Add": relu_of_sum}
 DIVIDED = {kind: divided(kind) for kind in ("Conv", "Add", "MaxPool", "input")}
 
 MAKERS = {
@@ -256,16 +268,17 @@ MAKERS = {
     16: {"Add": pair("Add"), "Sub": pair("Sub"), "Mul": pair("Mul"), "Relu": function("Relu"), "Conv": conv,
          "Slice": part, "given": given},
 }
+OF_BYTES = ("Conv", "rectified", "Add", "AveragePool", "MaxPool", "given")  # what the HTP makes of int8
 # What keeps its encoding and is rescaled in the layout of a Conv.
 IN_LAYOUT = {"rectified": rectified, "Relu of Conv": relu_of_conv, "Conv": conv, "given": given}
 LAYOUT_PAIRS = [("rectified", "given"), ("rectified", "rectified"), ("Conv", "rectified"), ("Relu of Conv", "given"),
                 ("Relu of Conv", "rectified"), ("given", "Relu of Conv")]
 
 
-def group_of(name, bits, seed, makers, pairs, zero=None):
+def group_of(name, bits, seed, makers, pairs, zero=None, is_signed=False):
     """Each maker beside another one; a zero point of the Concat, if given."""
     makers = {**makers, "given": given}
-    group = Group(name, bits, np.random.default_rng([seed, bits]))
+    group = Group(name, bits, np.random.default_rng([seed, bits]), is_signed)
     for first, second in pairs:
         reach = float(np.exp(group.rng.uniform(np.log(1), np.log(8))))
         parts = [makers[first](group, reach), makers[second](group, reach)]
@@ -288,7 +301,7 @@ def capture(npudiff, group, device, folder):
     codes = {k: v[None] for k, v in group.codes.items()}
     case = types.SimpleNamespace(name=group.name, model=group.model(), codes=codes)
     outputs = make_htp_oracle.capture_all(npudiff, case, device, folder)
-    numpy_types = {onnx_type: numpy_type for numpy_type, onnx_type in TYPES.values()}
+    numpy_types = {onnx_type: numpy_type for numpy_type, onnx_type in [SIGNED, *TYPES.values()]}
     return b"".join(outputs[y.name].astype(numpy_types[y.type.tensor_type.elem_type]).tobytes() for y in group.outputs)
 
 
@@ -325,6 +338,8 @@ def main():
             groups.append(group_of("joined-%d-%s" % (bits, kind), bits, options.seed, makers, [(name, "given") for name in makers]))
         groups.append(group_of("joined-%d-divided" % bits, bits, options.seed, DIVIDED, [(name, "given") for name in DIVIDED]))
         groups.append(group_of("joined-%d-zeros" % bits, bits, options.seed, ZEROS, [(name, "given") for name in ZEROS], zero=0))
+        groups.append(group_of("joined-%d-narrowed" % bits, bits, options.seed, RELUS, [(name, "given") for name in RELUS], zero=0))
+    groups.append(group_of("joined-8-signed", 8, options.seed, MAKERS[8], [(name, "given") for name in OF_BYTES], is_signed=True))
     groups.append(divided_functions(options.seed))
     groups.append(group_of("joined-8-nested", 8, options.seed, NESTED, [(name, "given") for name in NESTED]))
     for group in groups:

@@ -439,6 +439,21 @@ def operands(g):
             g.add("MatMul", [g.input(first, x), real], out, (y, int(g.rng.integers(90, 160))))
 
 
+def brought(g):
+    """Second operands of a MatMul that are brought from 16 bits, or from 8, by no operator, with zero points near to 128 and farther."""
+    shape = [2, 24, 10]
+    for i, zero in enumerate((60, 113, 128, 141, 170, 120)):
+        g.bits, (g.type, g.onnx_type) = (16, concat.TYPES[16]) if i < 5 else (8, concat.TYPES[8])
+        x = g.encoding(4)
+        real = g.input(shape, x)
+        if i % 2:
+            real = g.add("Add", [real, g.input(shape, x)], shape, x)
+        x = (np.float32(x[0] * 2 ** (g.bits - 8) * g.rng.uniform(0.5, 0.8)), zero)
+        g.bits, (g.type, g.onnx_type) = 8, concat.TYPES[8]
+        real = g.quantise(real, shape, x)
+        g.add("MatMul", [g.input([2, 12, 24], (np.float32(0.02), 128)), real], [2, 12, 10], (np.float32(x[0] * 8), 120))
+
+
 def sloped(g):
     """A LeakyRelu behind a MatMul or Gemm, which v73 makes in one operation."""
     for kind in ("plain", "bias", "channels"):
@@ -1092,6 +1107,24 @@ def signed_slopes(g):
             g.add("PRelu", [real, g.scaled((codes + 128).astype(np.uint8), scale, (3, 128, 200, 255)[i // 2])], shape, y)
 
 
+def float_slopes(g):
+    """PRelu with slopes in floats, half of them halves between two float16 numbers, and uint16 with one quantised slope."""
+    for i in range(8 if g.bits == 8 else 12):
+        n, x = int(g.rng.integers(2, 6)), g.encoding(4)
+        shape = [1, n, 16, 16]
+        y = (np.float32(x[0] * np.exp(g.rng.uniform(np.log(0.3), np.log(3.5)))), int(2 ** g.bits * g.rng.uniform(0.05, 0.8)))
+        real = g.input(shape, x)
+        if i % 4 == 3:
+            real = g.add("Conv", [real, g.weights([n, n, 1, 1], 0.006)], shape, x)
+        slopes = g.rng.uniform(0.5, 1, [1 if i % 4 == 2 else n, 1, 1])
+        if i % 2:
+            slopes = np.float16(slopes) + 2.0 ** -12
+        if i < 8:
+            g.add("PRelu", [real, g.constant(slopes.astype(np.float32))], shape, y)
+        else:
+            g.add("PRelu", [real, g.scaled(np.full([1, 1, 1], g.rng.integers(1, 65536), np.uint16), 0.9 / 65535)], shape, y)
+
+
 def single(g):
     """GlobalAveragePool of planes of one place, of a graph input and of a Conv, and of larger ones."""
     for i in range(8):
@@ -1209,12 +1242,35 @@ def sum_ratios(g):
         g.add(op, [g.input([1, 32, 32], (a, int(zeros[0]))), g.input([1, 32, 32], (b, int(zeros[1])))], [1, 32, 32], (y, int(zeros[2])))
 
 
+def steep_sums(g):
+    """Sums and differences of which one operand, or both, have steps of 16 to 2000 of those of the output."""
+    for i in range(16):
+        y = np.float32(np.exp(g.rng.uniform(np.log(0.001), np.log(0.1))))
+        ratios = [2 ** g.rng.uniform(4, 10.9), (1, 2 ** g.rng.uniform(-2, 4), 2 ** g.rng.uniform(4, 9))[i % 3]]
+        zeros = [int(zero) for zero in g.rng.integers(0, 256, 3)]
+        operands = [g.input([1, 32, 32], (np.float32(y * ratio), zero)) for ratio, zero in zip(g.rng.permutation(ratios), zeros)]
+        for k, zero in enumerate(zeros[:2]):  # most sums would be clipped
+            g.codes["x%d" % (2 * i + k)] = np.clip(zero + g.rng.integers(-8, 9, [1, 32, 32]), 0, 255).astype(g.type)
+        g.add(("Add", "Sub")[i // 2 % 2], operands, [1, 32, 32], (y, zeros[2] if i % 4 else 0))
+
+
 def zeroed_softmax(g):
     """Softmax whose zero point does not count, and some whose zero point does."""
     for i in range(10):
         n, zero = (3, 9, 16, 30, 2)[i % 5], (20, 200)[i // 5]
         x = (np.float32(np.exp(g.rng.uniform(-5, -1))), 130)
         g.add("Softmax", [g.input([1, 12, n], x)], [1, 12, n], (np.float32(g.rng.uniform(0.002, 0.01)), zero), axis=-1)
+
+
+def log_softmax(g):
+    """Rows of all lengths, the greatest of which is far above the others, or not."""
+    for i, n in enumerate((2, 5, 16, 17, 30, 64, 100, 40)):
+        x = (np.float32(np.exp(g.rng.uniform(np.log(0.007), np.log(0.6)))), int(g.rng.integers(0, 256)))
+        y = (max(np.float32(x[0] * 2 ** g.rng.uniform(-2.5, 1)), np.float32(0.014)), 255 if i % 2 else int(g.rng.integers(150, 256)))
+        real = g.input([24, n], x)
+        lower = np.abs(g.rng.normal(0, (10, 80)[i // 4], [24, n])).astype(int)
+        g.codes["x%d" % (len(g.inputs) - 1)] = np.clip(g.rng.integers(100, 256, [24, 1]) - lower, 0, 255).astype(g.type)
+        g.add("LogSoftmax", [real], [24, n], y, axis=-1)
 
 
 def powers(g):
@@ -1459,7 +1515,7 @@ def pairs(g):
 GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned, differences, totals, reciprocals, rows]
 
 
-BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished), ("8", enlarged), ("16", enlarged), ("8", still), ("16", tiny), ("16", long_strided), ("8", signed_slopes), ("8", single), ("16", single), ("16", widened), ("16", centred), ("8", cumulated), ("16", requantised), ("8", unquantised), ("16", unquantised), ("16", mixed), ("8", columns), ("16", columns), ("8", leaning), ("16", leaning), ("8", sum_ratios), ("8", zeroed_softmax), ("8", powers), ("16", powers), ("8", rows_of_conv), ("16", rows_of_conv), ("8", gelu_of_tanh), ("16", gelu_of_tanh), ("8", norm_in_parts), ("16", norm_in_parts), ("8", inverse_roots), ("16", inverse_roots), ("16", exponents), ("8", merged), ("16", merged), ("8", grouped), ("16", grouped), ("8", pairs), ("8", turned_norms), ("16", turned_norms), ("8", swish_in_parts), ("16", swish_in_parts)]  # layers-*, of which chipsets differ
+BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished), ("8", enlarged), ("16", enlarged), ("8", still), ("16", tiny), ("16", long_strided), ("8", signed_slopes), ("8", single), ("16", single), ("16", widened), ("16", centred), ("8", cumulated), ("16", requantised), ("8", unquantised), ("16", unquantised), ("16", mixed), ("8", columns), ("16", columns), ("8", leaning), ("16", leaning), ("8", sum_ratios), ("8", zeroed_softmax), ("8", powers), ("16", powers), ("8", rows_of_conv), ("16", rows_of_conv), ("8", gelu_of_tanh), ("16", gelu_of_tanh), ("8", norm_in_parts), ("16", norm_in_parts), ("8", inverse_roots), ("16", inverse_roots), ("16", exponents), ("8", merged), ("16", merged), ("8", grouped), ("16", grouped), ("8", pairs), ("8", turned_norms), ("16", turned_norms), ("8", swish_in_parts), ("16", swish_in_parts), ("8", float_slopes), ("16", float_slopes), ("8", steep_sums), ("16", brought), ("8", log_softmax)]  # layers-*, of which chipsets differ
 
 
 ON_V81 = [recoded]  # v81 makes other codes than v73

@@ -120,7 +120,7 @@ static double doubt_of(const struct nd_layer_arithmetic *arithmetic, const struc
                        const struct nd_layer_memory *memory)
 {
     /* Twice what was seen at most, and quantised values of which too few were seen. */
-    static const double of_wide_means = 1e-4, of_wide_sums = 0.025;
+    static const double of_wide_means = 1e-4, of_wide_sums = 0.025, of_logs = 6e-4;
     const char *op_type = nd_htp_op_type(layer);
     bool is_wide = layer->dtype == ND_DTYPE_U16;
     /* Optimisers may have joined links: the layer follows in all of its values, or it is not known how it is
@@ -133,6 +133,8 @@ static double doubt_of(const struct nd_layer_arithmetic *arithmetic, const struc
         return of_wide_means;
     if (strcmp(op_type, "Conv") == 0 && is_wide_depthwise_with_stride(layer))
         return 1;
+    if (strcmp(op_type, "LogSoftmax") == 0)
+        return of_logs;
     if (layer->dtype == ND_DTYPE_U8 && !nd_htp_is_product(op_type))
         return layout_doubt(layer);
     if (!nd_htp_is_product(op_type) || layer->call->n_inputs < 2 || layer->origins[1] != ND_EXACT_FROM_LAYER)

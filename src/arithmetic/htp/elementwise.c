@@ -11,9 +11,10 @@
 #include "arithmetic/htp/htp_internal.h"
 #include "core/error.h"
 
-/* y = clip(((f(a, b) >> first) + offset + half) >> shift) in 64-bit integers, where shifts are floors. */
+/* y = clip((((f(a, b) >> first) + offset + half) >> shift) step + zero) in 64-bit integers, where shifts are
+ * floors. */
 struct fixed_point {
-    int64_t m1, m2, z1, z2, p0, rounding, offset, half, zero;
+    int64_t m1, m2, z1, z2, p0, rounding, offset, half, step, zero;
     int shift;
 };
 
@@ -55,7 +56,7 @@ static enum nd_status make_qvalues(const struct nd_htp_job *job, const struct fi
 static int64_t add_bytes(const void *parameters, int64_t a, int64_t b)
 {
     const struct fixed_point *f = parameters;
-    return (((a * f->m1 + b * f->m2) >> 8) + f->offset + f->half) >> f->shift;
+    return ((((a * f->m1 + b * f->m2) >> 8) + f->offset + f->half) >> f->shift) * f->step + f->zero;
 }
 
 static int64_t add_words(const void *parameters, int64_t a, int64_t b)
@@ -105,9 +106,13 @@ static enum nd_status add_as_words(const struct nd_htp_job *job, struct fixed_po
 static enum nd_status add_as_bytes(const struct nd_htp_job *job, struct fixed_point *f, int k,
                                    struct nd_error *err)
 {
-    f->half = (int64_t)1 << (k - 9);
-    f->shift = k - 8;
-    f->offset = -((128 - offset_of(f, job->call->out_quant->zero_point[0], k)) >> 8);
+    int64_t zero = job->call->out_quant->zero_point[0];
+    int lost = k < 8 ? 8 - k : 0;
+    f->half = ((int64_t)1 << k) >> 9;
+    f->shift = k - 8 + lost;
+    f->step = (int64_t)1 << lost;
+    f->zero = lost > 0 ? zero : 0;
+    f->offset = -((128 - offset_of(f, zero - f->zero, k)) >> 8);
     return make_qvalues(job, f, add_bytes, err);
 }
 
@@ -130,9 +135,9 @@ static double ratio_of(const struct nd_htp_job *job, size_t i)
     return (double)(is_spread_sum(job) ? scale / out : nd_htp_quotient(scale, out));
 }
 
-/* Behind the leading one of what decides how many bits the multipliers of uint8 have: measured, see the docs.
- */
-enum { RATIO_BITS = 10 };
+/* Behind the leading one of what decides how many bits the multipliers of uint8 have, and the fewest that were
+ * looked at, behind the point: measured, see the docs. */
+enum { RATIO_BITS = 10, LEAST_BITS = 3 };
 
 /* And Sub: an Add with the second multiplier below 0. uint16 with its first operand broadcast: not looked at.
  */
@@ -154,7 +159,7 @@ static enum nd_status add(const struct nd_htp_job *job, struct nd_error *err)
     int least = is_word ? -1 : 0, k = 15 - (bits > least ? bits : least);
     if (is_word) /* multipliers are signed numbers of 16 bits: what is rounded up to 2^15 has one bit less */
         k -= llrint(ldexp(fmax(r1, r2), k)) > INT16_MAX;
-    if (k < 9) /* scales that are no sane addition */
+    if (k < (is_word ? 9 : LEAST_BITS)) /* scales that are no sane addition */
         return ND_OK;
     struct fixed_point f = {
         .m1 = llrint(ldexp(r1, k)), .m2 = llrint(ldexp(r2, k)), .z1 = a->zero_point[0], .z2 = b->zero_point[0]};
@@ -565,5 +570,5 @@ const struct nd_htp_operator nd_htp_elements[] = {
     {"Max", choose, false},
     {"Min", choose, false},
     {"Neg", negate, false},
-    {.op_type = NULL},
+    {.op_types = NULL},
 };

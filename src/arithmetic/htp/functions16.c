@@ -172,7 +172,7 @@ static bool has_slopes(const struct nd_htp_job *job)
     if (call->n_inputs != 2 || !nd_htp_are_words(job, 2) || !nd_htp_is_unbounded(job) ||
         job->layer->origins[1] != ND_EXACT_FROM_CONSTANT || call->inputs[1].quant->zero_point[0] != 0)
         return false;
-    return nd_htp_run_of(job, 1) > 0;
+    return nd_htp_run_of_slopes(job) > 0;
 }
 
 /* PRelu: the LeakyRelu of each channel, of slopes below 1. */
@@ -183,7 +183,7 @@ static enum nd_status make_prelu(const struct nd_htp_job *job, struct nd_error *
     const struct nd_array *x = job->call->inputs[0].values, *slopes = job->call->inputs[1].values;
     struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
     enum nd_status status = nd_array_make(job->qvalues, job->layer->dtype, &x->shape, err);
-    size_t run = nd_htp_run_of(job, 1);
+    size_t run = nd_htp_run_of_slopes(job);
     for (size_t first = 0; status == ND_OK && first < x->n; first += run) {
         struct leaky l;
         float slope = (float)slopes->x[first / run % slopes->n] * job->call->inputs[1].quant->scale[0];
@@ -780,5 +780,5 @@ const struct nd_htp_operator nd_htp_functions16[] = {
     {"Elu", make_elu, true},
     {"Sqrt", make_sqrt, true},
     {"HardSwish", nd_htp_hard_swish16, true},
-    {.op_type = NULL},
+    {.op_types = NULL},
 };

@@ -6,6 +6,7 @@
 
 #include "arithmetic/htp/htp_internal.h"
 #include "core/error.h"
+#include "core/text/words.h"
 
 static const struct nd_layer_arithmetic arithmetics[] = {
     {"htp-v73", "HTP v73, v75, v79 and v81, QAIRT 2.47 and 2.51", ND_HTP_V73, false, false},
@@ -35,8 +36,8 @@ const struct nd_layer_arithmetic *nd_layer_arithmetic_from_name(const char *name
 static nd_htp_family *family_of(const char *op_type, bool is_of_words)
 {
     for (size_t i = 0; i < sizeof families / sizeof families[0]; i++)
-        for (const struct nd_htp_operator *row = families[i]; row->op_type != NULL; row++)
-            if (row->is_of_words == is_of_words && strcmp(row->op_type, op_type) == 0)
+        for (const struct nd_htp_operator *row = families[i]; row->op_types != NULL; row++)
+            if (row->is_of_words == is_of_words && nd_has_word(row->op_types, op_type))
                 return row->family;
     return NULL;
 }

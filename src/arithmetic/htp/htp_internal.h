@@ -30,10 +30,10 @@ struct nd_htp_job {
 
 typedef enum nd_status nd_htp_family(const struct nd_htp_job *job, struct nd_error *err);
 
-/* An operator, and what makes the quantised values of its layers. Of uint16 what is of words is asked first;
+/* Operators, and what makes the quantised values of their layers. Of uint16 what is of words is asked first;
  * what that does not cover is asked of the others. */
 struct nd_htp_operator {
-    const char *op_type; /* NULL behind the last one of a table */
+    const char *op_types; /* words; NULL behind the last ones of a table */
     nd_htp_family *family;
     bool is_of_words;
 };
@@ -116,6 +116,8 @@ bool nd_htp_is_number(const struct nd_htp_job *job, size_t i);
 /* Input i has numbers for the places along one axis of input 0: over how many values of that each number holds.
  * 0: it has another shape. */
 size_t nd_htp_run_of(const struct nd_htp_job *job, size_t i);
+/* The same of the slopes of a PRelu, which may be one. */
+size_t nd_htp_run_of_slopes(const struct nd_htp_job *job);
 /* Whether a reduction is over one axis, which may be negative. */
 bool nd_htp_reduces_one_axis(const struct nd_exact_layer *layer, int64_t *axis);
 

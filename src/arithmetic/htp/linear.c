@@ -761,5 +761,5 @@ enum nd_status nd_htp_linear_scalings(const struct nd_htp_job *job, const struct
 
 const struct nd_htp_operator nd_htp_products[] = {
     {"Conv", make_depthwise16, true}, {"Conv", make_linear, false},   {"ConvTranspose", make_linear, false},
-    {"Gemm", make_linear, false},     {"MatMul", make_linear, false}, {.op_type = NULL},
+    {"Gemm", make_linear, false},     {"MatMul", make_linear, false}, {.op_types = NULL},
 };

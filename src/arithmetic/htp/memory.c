@@ -185,7 +185,7 @@ static bool is_one_of(const char *op_type, const char *const names[], size_t n)
 }
 #define IS_ONE_OF(op_type, names) is_one_of(op_type, names, sizeof(names) / sizeof *(names))
 
-/* What was seen to hand on its quantised values, whatever its zero point. */
+/* What was seen to hand on its quantised values, whatever its zero point; "": a change of the encoding. */
 static bool hands_on_qvalues(const char *op_type)
 {
     static const char *const names[] = {
@@ -193,7 +193,7 @@ static bool hands_on_qvalues(const char *op_type)
         "Exp",       "Gather",  "Gelu",          "HardSwish", "LayerNormalization",
         "LeakyRelu", "Max",     "Mul",           "Relu",      "Sigmoid",
         "Slice",     "Softmax", "Tanh"};
-    return IS_ONE_OF(op_type, names);
+    return op_type[0] == '\0' || IS_ONE_OF(op_type, names);
 }
 
 static bool is_matrix(const char *op_type)

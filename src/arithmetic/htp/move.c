@@ -759,17 +759,11 @@ static enum nd_status make_resize(const struct nd_htp_job *job, struct nd_error 
 }
 
 const struct nd_htp_operator nd_htp_moves[] = {
-    {"Concat", nd_htp_move16, true},        {"Slice", nd_htp_move16, true},
-    {"Split", nd_htp_move16, true},         {"ReduceMax", nd_htp_move16, true},
-    {"ReduceMin", nd_htp_move16, true},     {"Concat", move_qvalues, false},
-    {"DepthToSpace", move_qvalues, false},  {"Expand", move_qvalues, false},
-    {"Flatten", move_qvalues, false},       {"Gather", move_qvalues, false},
-    {"GlobalMaxPool", move_qvalues, false}, {"Identity", move_qvalues, false},
-    {"MaxPool", move_qvalues, false},       {"ReduceMax", move_qvalues, false},
-    {"ReduceMin", move_qvalues, false},     {"Pad", make_padded, false},
-    {"Reshape", move_qvalues, false},       {"Slice", move_qvalues, false},
-    {"SpaceToDepth", move_qvalues, false},  {"Split", move_qvalues, false},
-    {"Squeeze", move_qvalues, false},       {"Tile", move_qvalues, false},
-    {"Transpose", move_qvalues, false},     {"Unsqueeze", move_qvalues, false},
-    {"Resize", make_resize, false},         {.op_type = NULL},
+    {"Concat Slice Split ReduceMax ReduceMin", nd_htp_move16, true},
+    {"Concat DepthToSpace Expand Flatten Gather GlobalMaxPool Identity MaxPool ReduceMax ReduceMin "
+     "Reshape Slice SpaceToDepth Split Squeeze Tile Transpose Unsqueeze",
+     move_qvalues, false},
+    {"Pad", make_padded, false},
+    {"Resize", make_resize, false},
+    {.op_types = NULL},
 };

@@ -738,5 +738,5 @@ const struct nd_htp_operator nd_htp_norms[] = {
     {"LayerNormalization", make_layer_norm, false},
     {"InstanceNormalization", nd_htp_instance_norm, false},
     {"BatchNormalization", nd_htp_batch_norm, false},
-    {.op_type = NULL},
+    {.op_types = NULL},
 };

@@ -523,5 +523,5 @@ const struct nd_htp_operator nd_htp_means[] = {
     {"GlobalAveragePool", make_mean, false},
     {"ReduceMean", make_mean, false},
     {"ReduceSum", make_mean, false},
-    {.op_type = NULL},
+    {.op_types = NULL},
 };

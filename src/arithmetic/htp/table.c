@@ -145,22 +145,27 @@ static double greatest_slope_of(const struct nd_quant *slopes)
     return fmax(zero, UINT8_MAX - zero) * (double)slopes->scale[0];
 }
 
-/* Over how many quantised values each slope holds, one after the other; 0: it is not known. */
-static size_t run_of_slopes(const struct nd_htp_job *job)
+size_t nd_htp_run_of_slopes(const struct nd_htp_job *job)
 {
     return job->call->inputs[1].values->n == 1 ? 1 : nd_htp_run_of(job, 1);
+}
+
+static bool has_float_slopes(const struct nd_htp_job *job)
+{
+    return job->call->inputs[1].quant == NULL && job->call->inputs[1].values->dtype == ND_DTYPE_F32;
 }
 
 /* *is_half: slopes of another type are made in float16. */
 static bool is_known_prelu(const struct nd_htp_job *job, bool *is_half)
 {
     const struct nd_linear_call *call = job->call;
-    if (call->n_inputs != 2 || !nd_htp_all_are(job, 1, job->layer->dtype) || nd_htp_plain(job, 1) == NULL ||
+    if (call->n_inputs != 2 || !nd_htp_all_are(job, 1, job->layer->dtype) || !nd_linear_has(call, 1) ||
+        (!has_float_slopes(job) && nd_htp_plain(job, 1) == NULL) ||
         job->layer->origins[1] != ND_EXACT_FROM_CONSTANT)
         return false;
     double ratio = (double)(call->inputs[0].quant->scale[0] / call->out_quant->scale[0]);
     *is_half = call->inputs[1].values->dtype != job->layer->dtype;
-    return run_of_slopes(job) > 0 &&
+    return nd_htp_run_of_slopes(job) > 0 &&
            (*is_half || (job->layer->dtype == ND_DTYPE_U8 && ratio >= min_ratio && ratio < max_ratio &&
                          greatest_slope_of(call->inputs[1].quant) <= greatest_slope));
 }
@@ -172,17 +177,24 @@ static int shift_of(double multiplier)
     return shift > MAX_SHIFT ? MAX_SHIFT : shift;
 }
 
+static double half_slope(const struct nd_htp_job *job, size_t i)
+{
+    const struct nd_linear_input *slopes = &job->call->inputs[1];
+    return has_float_slopes(job) ? nd_htp_as_half(slopes->values->x[i], ND_ROUND_HALF_EVEN)
+                                 : nd_htp_half_of_qvalue(slopes, i);
+}
+
 static enum nd_status make_half_prelu(const struct nd_htp_job *job, struct nd_error *err)
 {
     const struct nd_linear_input *inputs = job->call->inputs;
     const struct nd_array *x = inputs[0].values;
-    size_t run = run_of_slopes(job), n_slopes = inputs[1].values->n;
+    size_t run = nd_htp_run_of_slopes(job), n_slopes = inputs[1].values->n;
     struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
     enum nd_status status = nd_array_make(job->qvalues, job->layer->dtype, &x->shape, err);
     for (size_t i = 0; status == ND_OK && i < x->n; i++) {
         double v = nd_htp_half_of_qvalue(&inputs[0], i);
         if (v < 0)
-            v = nd_htp_as_half(v * nd_htp_half_of_qvalue(&inputs[1], i / run % n_slopes), ND_ROUND_HALF_AWAY);
+            v = nd_htp_as_half(v * half_slope(job, i / run % n_slopes), ND_ROUND_HALF_AWAY);
         job->qvalues->x[i] = nd_within(nd_htp_qvalue_of_half(job, v, false), bounds.low, bounds.high);
     }
     *job->is_covered = status == ND_OK;
@@ -274,28 +286,11 @@ static enum nd_status make_cumsum(const struct nd_htp_job *job, struct nd_error 
     return status;
 }
 
-const struct nd_htp_operator nd_htp_tables[] = {{"Abs", nd_htp_table, false},
-                                                {"Atan", nd_htp_table, false},
-                                                {"Ceil", nd_htp_table, false},
-                                                {"Clip", nd_htp_table, false},
-                                                {"Cos", nd_htp_table, false},
-                                                {"CumSum", make_cumsum, false},
-                                                {"Elu", nd_htp_table, false},
-                                                {"Exp", nd_htp_table, false},
-                                                {"Floor", nd_htp_table, false},
-                                                {"Gelu", nd_htp_table, false},
-                                                {"HardSigmoid", nd_htp_table, false},
-                                                {"HardSwish", nd_htp_table, false},
-                                                {"LeakyRelu", nd_htp_table, false},
-                                                {"Log", nd_htp_table, false},
-                                                {"Relu", nd_htp_table, false},
-                                                {"Round", nd_htp_table, false},
-                                                {"Sigmoid", nd_htp_table, false},
-                                                {"Sign", nd_htp_table, false},
-                                                {"Sin", nd_htp_table, false},
-                                                {"Softplus", nd_htp_table, false},
-                                                {"Sqrt", nd_htp_table, false},
-                                                {"Tanh", nd_htp_table, false},
-                                                {"PRelu", make_prelu, false},
-                                                {"Pow", nd_htp_table, false},
-                                                {.op_type = NULL}};
+const struct nd_htp_operator nd_htp_tables[] = {
+    {"Abs Atan Ceil Clip Cos Elu Exp Floor Gelu HardSigmoid HardSwish LeakyRelu Log Relu Round Sigmoid "
+     "Sign Sin Softplus Sqrt Tanh Pow",
+     nd_htp_table, false},
+    {"CumSum", make_cumsum, false},
+    {"PRelu", make_prelu, false},
+    {.op_types = NULL},
+};

@@ -214,6 +214,19 @@ static enum nd_status bring_by_table(const struct nd_htp_job *job, struct nd_err
     return status;
 }
 
+/* Of unsigned quantised values. */
+static enum nd_status bring(const struct nd_htp_job *job, enum nd_bring method, struct nd_error *err)
+{
+    bool is_wide = job->layer->dtype == ND_DTYPE_U16;
+    if ((!is_wide && job->layer->dtype != ND_DTYPE_U8) || !nd_htp_all_are(job, 1, job->layer->dtype))
+        return ND_OK;
+    if (method == ND_BRING_TABLE)
+        return is_wide ? ND_OK : bring_by_table(job, err);
+    if (method == ND_BRING_FLAT && is_wide)
+        return nd_htp_move16(job, err);
+    return nd_htp_rescale_input(job, method == ND_BRING_FLAT ? ND_HTP_FIXED : ND_HTP_LAYOUT, err);
+}
+
 enum nd_status nd_layer_bring(const struct nd_exact_layer *layer, size_t i, const struct nd_array *given,
                               const struct nd_quant *from, enum nd_bring method,
                               struct nd_layer_brought *brought, struct nd_error *err)
@@ -226,17 +239,16 @@ enum nd_status nd_layer_bring(const struct nd_exact_layer *layer, size_t i, cons
         input.packed_weights = NULL;
     }
     const struct nd_exact_layer alone = layer_of_input(layer, i, &input, &call);
-    const struct nd_htp_job job = {
-        .layer = &alone, .call = &call, .qvalues = &brought->qvalues, .is_covered = &brought->is_covered};
-    bool is_wide = layer->dtype == ND_DTYPE_U16;
+    ND_CLEANUP(nd_htp_unsigned_deinit) struct nd_htp_unsigned room = {0};
+    const struct nd_exact_layer *seen = nd_htp_as_unsigned(&alone, &room);
     brought->is_covered = false;
-    if ((!is_wide && layer->dtype != ND_DTYPE_U8) || !nd_htp_all_are(&job, 1, layer->dtype))
-        return ND_OK;
-    if (method == ND_BRING_TABLE)
-        return is_wide ? ND_OK : bring_by_table(&job, err);
-    if (method == ND_BRING_FLAT && is_wide)
-        return nd_htp_move16(&job, err);
-    return nd_htp_rescale_input(&job, method == ND_BRING_FLAT ? ND_HTP_FIXED : ND_HTP_LAYOUT, err);
+    ND_TRY_MEMORY(seen != NULL, err);
+    const struct nd_htp_job job = {
+        .layer = seen, .call = seen->call, .qvalues = &brought->qvalues, .is_covered = &brought->is_covered};
+    ND_TRY(bring(&job, method, err));
+    if (brought->is_covered)
+        nd_htp_sign(layer, &brought->qvalues);
+    return ND_OK;
 }
 
 enum nd_status nd_layer_run_brought(const struct nd_layer_arithmetic *arithmetic,
@@ -259,9 +271,8 @@ enum nd_status nd_layer_run_brought(const struct nd_layer_arithmetic *arithmetic
     return status;
 }
 
-void nd_layer_narrow(const struct nd_exact_layer *layer, struct nd_array *qvalues)
+void nd_layer_narrow(const struct nd_exact_layer *layer, const struct nd_quant *quant, struct nd_array *qvalues)
 {
-    const struct nd_quant *quant = layer->call->out_quant;
     double lowest, highest, low = layer->call->low, high = layer->call->high;
     nd_qvalue_range(layer->dtype, &lowest, &highest);
     if (quant->n != 1)

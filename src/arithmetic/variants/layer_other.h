@@ -64,7 +64,7 @@ struct nd_layer_brought {
 };
 
 /* Input i of a Concat, of which it reads these quantised values (NULL: its own) as of the encoding `from`
- * (NULL: its own), in the encoding of the output. uint8 and uint16 only: else *is_covered is false.
+ * (NULL: its own), in the encoding of the output. 8 and 16 bits only: else *is_covered is false.
  * ND_ERR_MEMORY. */
 enum nd_status nd_layer_bring(const struct nd_exact_layer *layer, size_t i, const struct nd_array *given,
                               const struct nd_quant *from, enum nd_bring method,
@@ -78,8 +78,9 @@ enum nd_status nd_layer_run_brought(const struct nd_layer_arithmetic *arithmetic
                                     const struct nd_quant *from, struct nd_array *qvalues, bool *is_covered,
                                     struct nd_error *err);
 
-/* Narrows quantised values of the layer's encoding to what its own Relu or Clip leaves. */
-void nd_layer_narrow(const struct nd_exact_layer *layer, struct nd_array *qvalues);
+/* Narrows quantised values of that encoding to what the layer's own Relu or Clip leaves. */
+void nd_layer_narrow(const struct nd_exact_layer *layer, const struct nd_quant *quant,
+                     struct nd_array *qvalues);
 
 enum nd_gate {
     ND_GATE_SIGMOID,

@@ -86,6 +86,18 @@ bool nd_is_one_of(const char *word, const char *const *words)
     return word != NULL && *words != NULL;
 }
 
+bool nd_has_word(const char *words, const char *word)
+{
+    size_t n = strlen(word);
+    for (; *words != '\0' && n > 0; words += strspn(words, " ")) {
+        size_t length = strcspn(words, " ");
+        if (length == n && memcmp(words, word, n) == 0)
+            return true;
+        words += length;
+    }
+    return n == 0 && *words == '\0';
+}
+
 enum { MAX_WORD = 63 };
 
 static size_t min_of(size_t a, size_t b, size_t c)

@@ -141,6 +141,11 @@ bool nd_layer_carries(const struct nd_model_layer *layer)
                         "Transpose", "Unsqueeze");
 }
 
+bool nd_layer_narrows(const struct nd_model_layer *layer)
+{
+    return is_of_one(layer, "Relu");
+}
+
 /* Whether the quantised values of the tensor are those that its maker reads. */
 static bool keeps_encoding(const struct nd_model *model, const struct nd_model_layer *maker, size_t tensor)
 {
@@ -210,7 +215,8 @@ static void find_makers(struct nd_alternatives *a, const struct nd_model *model,
         if ((!joins && !is_maker(model, tensor, to)) || nd_fused_part_of(a, tensor, to) != SIZE_MAX)
             continue;
         add_part(a, tensor, to);
-        bool hands_on = nd_layer_carries(maker) && keeps_encoding(model, maker, tensor);
+        bool hands_on =
+            nd_layer_narrows(maker) || (nd_layer_carries(maker) && keeps_encoding(model, maker, tensor));
         size_t n = joins ? maker->n_inputs : hands_on ? 1 : 0;
         for (size_t i = 0; i < n && n_open < LONGEST_CHAIN; i++)
             open[n_open++] = maker->inputs[i];

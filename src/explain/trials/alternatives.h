@@ -68,7 +68,10 @@ const struct nd_quant *nd_divided_from(const struct nd_model *model, size_t tens
 
 /* Whether the layer hands on what its maker made with the encoding of a Concat behind it. */
 bool nd_layer_carries(const struct nd_model_layer *layer);
-/* The same of all its inputs: a Concat before a Concat does so, too. */
+/* A Relu by itself: before a Concat what made its input may make what is joined, and it narrows that. */
+bool nd_layer_narrows(const struct nd_model_layer *layer);
+
+/* As nd_layer_carries, of all its inputs: a Concat before a Concat does so, too. */
 bool nd_layer_carries_all(const struct nd_model_layer *layer);
 
 /* Whether the layer is a function of one tensor of 8 bits, element by element: integer devices make it from a

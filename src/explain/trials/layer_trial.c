@@ -361,6 +361,16 @@ static size_t force_inputs(const struct nd_alternatives *a, const size_t *input_
     return n;
 }
 
+/* What was made before the layer, a Relu or Clip, in that encoding. */
+static enum nd_status narrow(const struct nd_exact_layer *layer, const struct nd_array *wide,
+                             const struct nd_quant *quant, size_t p, struct nd_layer_made *made)
+{
+    ND_TRY(nd_array_copy(wide, &made->qvalues[p], NULL));
+    nd_layer_narrow(layer, quant, &made->qvalues[p]);
+    made->is_covered[p] = true;
+    return ND_OK;
+}
+
 /* For the layers after the layer that may be made with it. What hands on quantised values hands on those that
  * its maker made for that layer. */
 static enum nd_status keep_fused(struct nd_layer_trial *trial, const struct nd_exact_layer *layer, size_t p,
@@ -374,10 +384,13 @@ static enum nd_status keep_fused(struct nd_layer_trial *trial, const struct nd_e
         const struct nd_tensor *tensor = nd_model_tensor(trial->model, a->parts[k].to);
         struct nd_layer_encodings encodings = {
             .output = &tensor->quant, .dtype = tensor->dtype, .wraps = &kept->wraps};
+        bool narrows = own != NULL && nd_layer_narrows(own) && a->is_joined[a->parts[k].to];
+        const struct nd_array *wide =
+            narrows ? nd_layer_trial_kept(trial, own->inputs[0], a->parts[k].to, p) : NULL;
         bool carries = hands_on(trial, layer, own, a->parts[k].to, p);
         /* What agrees on the layer may differ with what is made with it. */
         bool is_own = a->fused_from[a->parts[k].to] == layer->tensor;
-        kept->alike[p] = tensor->dtype == layer->dtype && !carries && !is_own ? trial->alike[p] : p;
+        kept->alike[p] = tensor->dtype == layer->dtype && !carries && !narrows && !is_own ? trial->alike[p] : p;
         if (kept->alike[p] != p)
             continue;
         kept->is_open[p] =
@@ -389,8 +402,10 @@ static enum nd_status keep_fused(struct nd_layer_trial *trial, const struct nd_e
             encodings.output = nd_divided_from(trial->model, layer->tensor);
         else if (!carries)
             status = nd_tensor_after(trial->model, a->parts[k].to, &encodings, err);
-        if (status == ND_OK && (!carries || carry(trial, layer, a->parts[k].to, p,
-                                                  nd_layer_carries(own) ? 1 : own->n_inputs, &encodings)))
+        if (status == ND_OK && wide != NULL)
+            status = narrow(layer, wide, &tensor->quant, p, kept);
+        else if (status == ND_OK && (!carries || carry(trial, layer, a->parts[k].to, p,
+                                                       nd_layer_carries(own) ? 1 : own->n_inputs, &encodings)))
             status = make_part(trial, layer, p, &encodings, kept);
         ND_FREE_ALL(encodings.slopes, encodings.offsets);
     }
@@ -456,13 +471,9 @@ static enum nd_status run_fused(struct nd_layer_trial *trial, const struct nd_ex
         trial->is_covered[p] = false;
     if (kept != NULL && nd_layer_carries(nd_model_layer_of_tensor(trial->model, layer->tensor)))
         return run_moved(trial, layer, p, kept, given, err);
-    if (kept != NULL) {
-        enum nd_status copied = nd_array_copy(kept, qvalues, err);
-        *is_covered = copied == ND_OK;
-        if (*is_covered)
-            nd_layer_narrow(layer, qvalues);
-        return copied;
-    }
+    if (kept != NULL)
+        return narrow(layer, kept, &nd_model_tensor(trial->model, layer->tensor)->quant, p,
+                      &trial->others[ND_ALTERNATIVE_FUSED]);
     const struct nd_array *divided = nd_layer_n_inputs(layer) == 1
                                          ? nd_layer_trial_kept(trial, layer->input_tensors[0], layer->tensor, p)
                                          : NULL;

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/text/words.h"
 #include "model/graph/infer.h"
 
 struct node_view {
@@ -105,57 +106,24 @@ static double nothing(const struct node_view *view)
 }
 
 static const struct {
-    const char *op;
+    const char *ops;
     double (*rule)(const struct node_view *view);
 } rules[] = {
-    {"AveragePool", pooling},
-    {"BatchNormalization", normalisation},
-    {"Cast", nothing},
-    {"Concat", nothing},
-    {"Constant", nothing},
-    {"ConstantOfShape", nothing},
-    {"Conv", conv},
-    {"ConvInteger", conv},
+    {"AveragePool LpPool MaxPool", pooling},
+    {"BatchNormalization GroupNormalization InstanceNormalization LRN LayerNormalization "
+     "MeanVarianceNormalization RMSNormalization",
+     normalisation},
+    {"Cast Concat Constant ConstantOfShape DepthToSpace Dropout Expand Flatten Gather GatherElements "
+     "GatherND Identity Pad Reshape ScatterElements ScatterND Shape Size Slice SpaceToDepth Split "
+     "Squeeze Tile Transpose Unsqueeze",
+     nothing},
+    {"Conv ConvInteger", conv},
     {"ConvTranspose", conv_transpose},
-    {"CumSum", per_input},
-    {"DepthToSpace", nothing},
-    {"Dropout", nothing},
+    {"CumSum GlobalAveragePool GlobalLpPool GlobalMaxPool", per_input},
     {"Einsum", einsum},
-    {"Expand", nothing},
-    {"Flatten", nothing},
-    {"Gather", nothing},
-    {"GatherElements", nothing},
-    {"GatherND", nothing},
     {"Gemm", gemm},
-    {"GlobalAveragePool", per_input},
-    {"GlobalLpPool", per_input},
-    {"GlobalMaxPool", per_input},
-    {"GroupNormalization", normalisation},
-    {"Identity", nothing},
-    {"InstanceNormalization", normalisation},
-    {"LRN", normalisation},
-    {"LayerNormalization", normalisation},
-    {"LogSoftmax", softmax},
-    {"LpPool", pooling},
-    {"MatMul", matmul},
-    {"MatMulInteger", matmul},
-    {"MaxPool", pooling},
-    {"MeanVarianceNormalization", normalisation},
-    {"Pad", nothing},
-    {"RMSNormalization", normalisation},
-    {"Reshape", nothing},
-    {"ScatterElements", nothing},
-    {"ScatterND", nothing},
-    {"Shape", nothing},
-    {"Size", nothing},
-    {"Slice", nothing},
-    {"Softmax", softmax},
-    {"SpaceToDepth", nothing},
-    {"Split", nothing},
-    {"Squeeze", nothing},
-    {"Tile", nothing},
-    {"Transpose", nothing},
-    {"Unsqueeze", nothing},
+    {"LogSoftmax Softmax", softmax},
+    {"MatMul MatMulInteger", matmul},
 };
 
 double nd_node_flops(const struct nd_graph *graph, size_t node, const struct nd_tensor_info *infos)
@@ -169,7 +137,7 @@ double nd_node_flops(const struct nd_graph *graph, size_t node, const struct nd_
     if (strncmp(view.proto->op_type, "Reduce", 6) == 0)
         return per_input(&view);
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
-        if (strcmp(view.proto->op_type, rules[i].op) == 0)
+        if (nd_has_word(rules[i].ops, view.proto->op_type))
             return rules[i].rule(&view);
     return (double)NAN;
 }

@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/text/words.h"
+
 /* One output of one node, and what is known so far. */
 struct nd_infer_view {
     const struct nd_graph *graph;
@@ -211,16 +213,6 @@ static int64_t nd_infer_list_at(const Onnx__NodeProto *node, const char *name, s
 
 /* ---- element by element ---- */
 
-/* Whether op is one of words, each of which is followed by a space. */
-static bool is_one_of(const char *op, const char *words)
-{
-    size_t n = strlen(op);
-    for (const char *at = words; *at != '\0'; at += strcspn(at, " ") + 1)
-        if (strcspn(at, " ") == n && memcmp(at, op, n) == 0)
-            return true;
-    return false;
-}
-
 bool nd_infer_is_elementwise(const Onnx__NodeProto *node)
 {
     static const char ops[] =
@@ -229,7 +221,7 @@ bool nd_infer_is_elementwise(const Onnx__NodeProto *node)
         "HardSigmoid HardSwish IsInf IsNaN LeakyRelu Less LessOrEqual Log Max Mean Min Mish Mod Mul Neg Not Or "
         "PRelu Pow QuickGelu Reciprocal Relu Round Selu Shrink Sigmoid Sign Sin Sinh Softplus Softsign Sqrt "
         "Sub Sum Swish Tan Tanh ThresholdedRelu Where Xor QuantizeLinear DequantizeLinear ";
-    return is_one_of(node->op_type, ops);
+    return nd_has_word(ops, node->op_type);
 }
 
 static bool keeps_shape(const Onnx__NodeProto *node)
@@ -238,7 +230,7 @@ static bool keeps_shape(const Onnx__NodeProto *node)
         "BatchNormalization Cast CastLike CumSum Dropout GroupNormalization Hardmax Identity "
         "InstanceNormalization LRN LayerNormalization LogSoftmax LpNormalization MeanVarianceNormalization "
         "RMSNormalization ReverseSequence ScatterElements ScatterND Softmax Trilu ";
-    return is_one_of(node->op_type, ops);
+    return nd_has_word(ops, node->op_type);
 }
 
 static struct nd_shape broadcast_inputs(const struct nd_infer_view *view)
@@ -850,7 +842,7 @@ static enum nd_dtype dtype_of(const struct nd_infer_view *view)
         return nd_onnx_dtype((int32_t)nd_onnx_attribute_i(view->proto, "to", 0));
     if (strcmp(op, "ConvInteger") == 0 || strcmp(op, "MatMulInteger") == 0)
         return ND_DTYPE_I32;
-    return is_one_of(op, booleans) ? ND_DTYPE_BOOL : nd_infer_arg(view, 0)->dtype;
+    return nd_has_word(booleans, op) ? ND_DTYPE_BOOL : nd_infer_arg(view, 0)->dtype;
 }
 
 /* Of a node with several outputs all are alike (Split), or nothing is known of those behind the first. */

@@ -12,6 +12,7 @@
 #include "core/tensors/sha256.h"
 #include "core/text/strbuf.h"
 #include "core/text/utc.h"
+#include "core/text/words.h"
 #include "npudiff/core/parse.h"
 #include "record/import/imported.h"
 #include "record/import/map.h"
@@ -89,16 +90,6 @@ const char *nd_stated(const struct nd_statements *statements, enum nd_stated_key
 
 /* ---- single values ---- */
 
-/* "word " is in "npu cpu ". */
-static bool is_word_of(const char *words, const char *word)
-{
-    size_t n = strlen(word);
-    for (const char *at = words; *at != '\0'; at += strcspn(at, " ") + 1)
-        if (strcspn(at, " ") == n && strncmp(at, word, n) == 0)
-            return true;
-    return false;
-}
-
 static enum nd_status check_value(enum nd_stated_key key, const char *value, const char *where,
                                   struct nd_error *err)
 {
@@ -106,10 +97,10 @@ static enum nd_status check_value(enum nd_stated_key key, const char *value, con
     uint64_t count;
     if (value[0] == '\0')
         return nd_fail(err, ND_E_IMPORT_FACT, row->name, "%s: '%s' is empty", where, row->name);
-    if (row->form == WORD && !is_word_of(row->words, value))
+    if (row->form == WORD && !nd_has_word(row->words, value))
         return nd_fail(err, ND_E_IMPORT_FACT, row->name, "%s: '%s' is one of %.*s, not '%s'", where, row->name,
                        (int)strlen(row->words) - 1, row->words, value);
-    if (row->form == FLAG && !is_word_of("yes no true false ", value))
+    if (row->form == FLAG && !nd_has_word("yes no true false ", value))
         return nd_fail(err, ND_E_IMPORT_FACT, row->name, "%s: '%s' is yes or no, not '%s'", where, row->name,
                        value);
     if (row->form == COUNT_of_statements && (!nd_parse_u64(value, &count) || count == 0 || count > 1000000000))

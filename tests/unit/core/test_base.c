@@ -14,6 +14,7 @@
 #include "core/random.h"
 #include "core/tensors/sha256.h"
 #include "core/text/strbuf.h"
+#include "core/text/words.h"
 #include "npudiff/core/parse.h"
 
 static void error_filled_carries_id_status_object_and_message(void **state)
@@ -298,9 +299,20 @@ static void a_mistyped_word_is_told_which_was_meant_and_a_strange_one_is_not(voi
     assert_string_equal(nd_did_you_mean("capture", NULL, 0, 0, buf), "");
 }
 
+static void words_are_found_whole(void **state)
+{
+    (void)state;
+    assert_true(nd_has_word("Conv Gemm", "Conv") && nd_has_word("Conv Gemm", "Gemm") &&
+                nd_has_word("yes no ", "no"));
+    assert_false(nd_has_word("ConvTranspose Gemm", "Conv") || nd_has_word("Conv Gemm", "Gem") ||
+                 nd_has_word("Conv Gemm", "Conv Gemm") || nd_has_word("", "Conv"));
+    assert_true(nd_has_word("", "") && !nd_has_word("Conv", "") && !nd_has_word("yes ", ""));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(words_are_found_whole),
         cmocka_unit_test(error_filled_carries_id_status_object_and_message),
         cmocka_unit_test(error_too_long_is_cut_and_terminated),
         cmocka_unit_test(exit_code_follows_the_documented_list),

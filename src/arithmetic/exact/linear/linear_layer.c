@@ -499,59 +499,19 @@ static enum nd_status make_choice(const struct nd_linear_call *call, struct nd_l
 /* ---- the layer ---- */
 
 static const struct {
-    const char *op_type;
+    const char *op_types;
     nd_linear_family *family;
 } operators[] = {
-    {"Conv", nd_linear_product},
-    {"ConvTranspose", nd_linear_product},
-    {"Gemm", nd_linear_product},
-    {"MatMul", nd_linear_product},
-    {"Add", make_sum},
-    {"Sub", make_sum},
-    {"Sum", make_sum},
-    {"Mul", make_operands},
-    {"Div", make_operands},
-    {"PRelu", make_operands},
-    {"LeakyRelu", make_unary},
-    {"HardSigmoid", make_unary},
-    {"HardSwish", make_unary},
+    {"Conv ConvTranspose Gemm MatMul", nd_linear_product},
+    {"Add Sub Sum", make_sum},
+    {"Mul Div PRelu", make_operands},
+    {"LeakyRelu HardSigmoid HardSwish", make_unary},
     {"AveragePool", make_pool},
-    {"GlobalAveragePool", make_mean},
-    {"ReduceMean", make_mean},
-    {"ReduceSum", make_mean},
-    {"Abs", make_choice},
-    {"Clip", make_choice},
-    {"Concat", make_choice},
-    {"DepthToSpace", make_choice},
-    {"Dropout", make_choice},
-    {"Expand", make_choice},
-    {"Flatten", make_choice},
-    {"Gather", make_choice},
-    {"GatherElements", make_choice},
-    {"GatherND", make_choice},
-    {"GlobalMaxPool", make_choice},
-    {"Identity", make_choice},
-    {"Max", make_choice},
-    {"MaxPool", make_choice},
-    {"Min", make_choice},
-    {"Neg", make_choice},
-    {"Pad", make_choice},
-    {"ReduceMax", make_choice},
-    {"ReduceMin", make_choice},
-    {"Relu", make_choice},
-    {"Reshape", make_choice},
-    {"Resize", make_choice},
-    {"Slice", make_choice},
-    {"SpaceToDepth", make_choice},
-    {"Split", make_choice},
-    {"Squeeze", make_choice},
-    {"Tile", make_choice},
-    {"TopK", make_choice},
-    {"Transpose", make_choice},
-    {"Trilu", make_choice},
-    {"Unsqueeze", make_choice},
-    {"Upsample", make_choice},
-    {"Where", make_choice},
+    {"GlobalAveragePool ReduceMean ReduceSum", make_mean},
+    {"Abs Clip Concat DepthToSpace Dropout Expand Flatten Gather GatherElements GatherND GlobalMaxPool "
+     "Identity Max MaxPool Min Neg Pad ReduceMax ReduceMin Relu Reshape Resize Slice SpaceToDepth "
+     "Split Squeeze Tile TopK Transpose Trilu Unsqueeze Upsample Where",
+     make_choice},
 };
 
 /* All values as quotients. */
@@ -572,7 +532,7 @@ static nd_linear_family *find_family(const Onnx__NodeProto *node)
         return make_choice;
     for (size_t i = 0; i < sizeof operators / sizeof operators[0]; i++)
         if (nd_onnx_domain(node->domain)[0] == 0 &&
-            strcmp(nd_onnx_text(node->op_type), operators[i].op_type) == 0)
+            nd_has_word(operators[i].op_types, nd_onnx_text(node->op_type)))
             return operators[i].family;
     return NULL;
 }

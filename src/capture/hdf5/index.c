@@ -52,6 +52,15 @@ enum {
     MAX_ATTR_BYTES = 65536, /* what an object header can hold */
 };
 
+/* Bytes of a fixed-length string type as nd_hdf5_text_make makes them, else 0. */
+static size_t nd_hdf5_text_bytes(hid_t type)
+{
+    if (H5Tget_class(type) != H5T_STRING || H5Tis_variable_str(type) != 0 ||
+        H5Tget_strpad(type) != H5T_STR_NULLPAD || H5Tget_cset(type) != H5T_CSET_UTF8)
+        return 0;
+    return H5Tget_size(type);
+}
+
 static enum nd_status read_attr(hid_t id, const char *path, struct nd_index_attr *attr, struct nd_error *err)
 {
     enum nd_status status = ND_OK;

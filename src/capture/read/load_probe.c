@@ -289,32 +289,6 @@ static enum nd_status nd_probe_check_repeats(const struct nd_capture *capture, s
     return ND_OK;
 }
 
-void nd_probe_data_deinit(struct nd_probe_data *data, size_t n_tensors)
-{
-    struct nd_capture_probe *probe = &data->probe;
-    for (size_t i = 0; data->tensors != NULL && i < n_tensors; i++) {
-        free(atomic_load(&data->tensors[i].digests));
-        free(data->tensors[i].repeat_rows);
-    }
-    for (size_t i = 0; i < probe->n_inputs; i++) {
-        if (probe->inputs != NULL)
-            free(probe->inputs[i].name);
-        if (data->inputs != NULL)
-            free(data->inputs[i].digests);
-    }
-    free(data->tensors);
-    free(data->tensor_digests);
-    free(data->inputs);
-    free(data->reruns);
-    free(data->rerun_digests);
-    free(probe->inputs);
-    free(probe->name);
-    free(probe->source);
-    free(probe->labels);
-    free(probe->latency_us);
-    *data = (struct nd_probe_data){0};
-}
-
 enum nd_status nd_capture_tensor_dtype(const struct nd_index_object *object, enum nd_dtype *out,
                                        struct nd_error *err)
 {

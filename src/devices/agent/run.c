@@ -691,6 +691,16 @@ static enum nd_status enter_stage(struct nd_agent *agent, const char *stage, str
     return status;
 }
 
+/* Whether that run of the pass to go on with is stored. */
+static bool nd_resume_has_run(const struct nd_resume *resume, size_t probe, size_t sample, size_t repeat)
+{
+    if (!resume->has_runs)
+        return false;
+    if (probe != resume->probe)
+        return probe < resume->probe;
+    return sample != resume->sample ? sample < resume->sample : repeat < resume->repeat;
+}
+
 /* Whether the run was stored before an interruption. */
 static bool is_stored(const struct nd_agent *agent, size_t probe, size_t sample, size_t repeat)
 {
@@ -720,6 +730,16 @@ static enum nd_status run_once(struct nd_agent *agent, size_t probe, size_t samp
     if (status == ND_OK)
         status = nd_agent_check_outputs(agent, probe, sample, repeat == 0, err);
     return status == ND_OK ? nd_store_put(agent->store, &run, err) : status;
+}
+
+/* How often the sample was run in the pass to go on with, or will be as far as its runs say; 0: it was not run.
+ */
+static size_t nd_resume_n_runs(const struct nd_resume *resume, const struct nd_agent_job *job, size_t probe,
+                               size_t sample)
+{
+    for (size_t p = 0; p < probe; p++)
+        sample += job->probes[p].n_samples;
+    return resume->n_runs[sample];
 }
 
 static enum nd_status run_sample(struct nd_agent *agent, size_t probe, size_t sample, struct nd_error *err)

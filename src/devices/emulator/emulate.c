@@ -521,8 +521,3 @@ enum nd_status nd_emulator_run(struct nd_emulator *emulator, const struct nd_arr
     emulator->n_runs += emulator->n_again == 0;
     return status;
 }
-
-void nd_emulator_repeat(struct nd_emulator *emulator)
-{
-    emulator->is_again = emulator->n_runs > 0;
-}

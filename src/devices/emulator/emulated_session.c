@@ -8,6 +8,7 @@
  *
  * What such a device remembers (the sample before, the number of the run) lives as long as the session. */
 #include <stdlib.h>
+#include "devices/emulator/emulate_internal.h"
 #include <string.h>
 
 #include "core/error.h"
@@ -319,6 +320,14 @@ static enum nd_status found(void *context, size_t tensor, const struct nd_array 
     for (; output != NULL; output = output->next)
         ND_TRY(store_output(output, values, &session->views[output - session->outputs], err));
     return ND_OK;
+}
+
+/* The next run is one more of the same sample, beyond n_repeats: samples are not counted on, and only flips
+ * differ.
+ */
+static void nd_emulator_repeat(struct nd_emulator *emulator)
+{
+    emulator->is_again = emulator->n_runs > 0;
 }
 
 void nd_session_repeat(struct nd_runtime_session *session)

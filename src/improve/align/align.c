@@ -552,6 +552,18 @@ static enum nd_status write_and_prove(struct nd_align_job *job, const struct nd_
     return nd_align_prove(job, err);
 }
 
+/* job->model is what it was before. A plan that was made of the equalised one can only be freed then. */
+static enum nd_status nd_align_unequalise(struct nd_align_job *job, struct nd_error *err)
+{
+    if (job->equalised == NULL)
+        return ND_OK;
+    nd_align_equalised_destroy(&job->equalised);
+    job->model = job->folded != NULL ? job->folded : job->original;
+    job->result->n_equalised = 0;
+    nd_observed_destroy(&job->observed);
+    return nd_align_observe(job, &job->observed, err);
+}
+
 /* What a part of the layers would cost is told with the refusal. */
 static enum nd_status refuse(struct nd_align_job *job, struct nd_error *err)
 {

@@ -260,24 +260,22 @@ static enum nd_status mark_readers(struct bind *bind, const struct nd_emu_item *
 static enum nd_status add_fault(struct bind *bind, const struct nd_emu_item *item, struct nd_error *err)
 {
     size_t e;
-    enum nd_status status = find_tensor(bind, item, &e, err);
-    if (status != ND_OK || e == SIZE_MAX)
-        return status;
+    ND_TRY(find_tensor(bind, item, &e, err));
+    if (e == SIZE_MAX)
+        return ND_OK;
     struct nd_emu_layer *layer = &bind->out.layers[e];
     if (item->word == ND_EMU_FUSE)
         return mark_readers(bind, item, e, err);
     if (item->word == ND_EMU_SATURATE || item->word == ND_EMU_WRAP)
-        status = check_product(bind, item, e, err);
-    if (status == ND_OK)
-        status = check_shape(bind, item, e, err);
-    if (status == ND_OK && layer->faults == NULL) {
+        ND_TRY(check_product(bind, item, e, err));
+    ND_TRY(check_shape(bind, item, e, err));
+    if (layer->faults == NULL) {
         layer->faults = nd_calloc(bind->emulation->n, sizeof(const struct nd_emu_item *));
         if (layer->faults == NULL)
-            status = nd_fail_memory(err);
+            ND_TRY(nd_fail_memory(err));
     }
-    if (status == ND_OK)
-        layer->faults[layer->n_faults++] = item;
-    return status;
+    layer->faults[layer->n_faults++] = item;
+    return ND_OK;
 }
 
 /* Faults of values come before those of quantised values. */

@@ -300,15 +300,14 @@ enum nd_status nd_remote_read_libraries(struct nd_remote *remote, const char *sp
 {
     ND_CLEANUP(nd_remote_reply_deinit) struct nd_remote_reply reply = {0};
     nd_remote_free_libraries(remote);
-    enum nd_status status = list(remote, spool, err);
-    if (status != ND_OK || remote->n_libraries == 0)
-        return status;
+    ND_TRY(list(remote, spool, err));
+    if (remote->n_libraries == 0)
+        return ND_OK;
     ND_FREED char *text = question_of_remote_libraries(remote);
     ND_TRY_MEMORY(text != NULL, err);
-    status = nd_transport_shell(remote->transport, text, &reply, err);
-    if (status == ND_OK)
-        read_answer_of_remote_libraries(remote, reply.out);
-    return status;
+    ND_TRY(nd_transport_shell(remote->transport, text, &reply, err));
+    read_answer_of_remote_libraries(remote, reply.out);
+    return ND_OK;
 }
 
 /* ---- what is sent ---- */

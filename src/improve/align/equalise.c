@@ -365,7 +365,6 @@ static enum nd_status nd_align_folds_init(const struct nd_align_options *options
                                           struct nd_error *err)
 {
     struct nd_align_options fit;
-    enum nd_status status = ND_OK;
     *folds = (struct nd_align_folds){0};
     if (!nd_align_fit_options(options, &fit) || nd_align_n_samples(&fit) < ND_ALIGN_FOLDS)
         return ND_OK;
@@ -373,10 +372,8 @@ static enum nd_status nd_align_folds_init(const struct nd_align_options *options
         struct nd_align_fold *fold = &folds->items[i];
         fold->options = fit;
         fold->n_probes = fit.n_probes;
-        for (size_t part = 0; part < 2 && status == ND_OK; part++)
-            status = fill_part(&fit, i, part, fold, err);
-        if (status != ND_OK)
-            return status;
+        for (size_t part = 0; part < 2; part++)
+            ND_TRY(fill_part(&fit, i, part, fold, err));
         fold->options.fit = fold->views[0];
         fold->options.probes = fold->views[1];
         fold->options.n_samples = MAX_SAMPLES;

@@ -740,19 +740,18 @@ static enum nd_status compute_gains(struct search *s, struct nd_error *err)
 static enum nd_status search(struct search *s, struct nd_error *err)
 {
     const struct nd_promoted *result = s->job->result;
-    enum nd_status status = compute_gains(s, err);
-    while (status == ND_OK && result->n_kept < s->job->options->n_layers && s->n_failed < MAX_FAILURES) {
+    ND_TRY(compute_gains(s, err));
+    while (result->n_kept < s->job->options->n_layers && s->n_failed < MAX_FAILURES) {
         size_t n_kept = result->n_kept, next = SIZE_MAX;
-        status = nd_promote_tell(s->job, "proposals", s->n_tried, result->n_layers, err);
-        if (status == ND_OK)
-            status = find_best(s, &next, err);
-        if (status != ND_OK || next == SIZE_MAX)
-            return status;
-        status = try_layer(s, next, err);
-        if (status == ND_OK && result->n_kept > n_kept)
-            status = compute_gains(s, err);
+        ND_TRY(nd_promote_tell(s->job, "proposals", s->n_tried, result->n_layers, err));
+        ND_TRY(find_best(s, &next, err));
+        if (next == SIZE_MAX)
+            return ND_OK;
+        ND_TRY(try_layer(s, next, err));
+        if (result->n_kept > n_kept)
+            ND_TRY(compute_gains(s, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* Tries the proposals in their order, and keeps those that help. */

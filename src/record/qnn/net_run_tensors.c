@@ -596,16 +596,15 @@ static enum nd_status find_shape(struct nd_qnr *run, struct nd_qnr_tensor *t, st
         t->shape = t->tensor->shape;
         from = "the model";
         is_of_model = true;
-    } else if (run->options->assumes_float32 && t->dtype == ND_DTYPE_F32 && !t->has_native) {
+    } else if (run->options->assumes_float32 && t->dtype == ND_DTYPE_F32 && !t->has_native)
         return assume_shape(run, t, err);
-    } else {
+    else
         return nd_fail(
             err, ND_E_QNN_UNSTATED, t->file,
             "nothing states the shape of '%s': --context-json or --model does, or import a prepared folder%s",
             t->file, t->has_native ? "" : "; --assume float32 takes it as it is");
-    }
-    enum nd_status status = find_layout(run, t, is_of_model, err);
-    return status == ND_OK ? nd_qnr_fact(run, "shapes", name_of(t), err, "%s", from) : status;
+    ND_TRY(find_layout(run, t, is_of_model, err));
+    return nd_qnr_fact(run, "shapes", name_of(t), err, "%s", from);
 }
 
 static enum nd_status describe(struct nd_qnr *run, struct nd_qnr_tensor *t, struct nd_error *err)

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "arithmetic/exact/linear/rounding.h"
-#include "core/documents/yaml_map.h"
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"

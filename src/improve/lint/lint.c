@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "arithmetic/known/conditions.h"
 #include "arithmetic/operators/ops_shared.h"
 #include "core/files/file.h"
 #include "core/memory.h"

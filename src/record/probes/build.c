@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "core/memory.h"
-#include "core/text/strbuf.h"
 #include "record/probes/loader.h"
 
 static size_t nd_probe_max_bytes(void);

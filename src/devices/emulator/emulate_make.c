@@ -124,15 +124,6 @@ static enum nd_status fail_operator(const struct bind *bind, const struct nd_emu
 
 /* ---- binding ---- */
 
-static void find_layers(struct bind *bind)
-{
-    for (size_t u = 0; u < nd_model_n_layers(bind->model); u++) {
-        size_t e = nd_model_layer(bind->model, u)->tensor;
-        const struct nd_tensor *tensor = nd_model_tensor(bind->model, e);
-        bind->out.layers[e].is_layer = tensor->quant.n > 0 && nd_dtype_is_integer(tensor->dtype);
-    }
-}
-
 /* Whether the tensor's quantised values are those of the tensor. The output of a model that was cut behind a
  * quantiser has the quantiser's name, and the same tensor of the whole model does not. */
 static bool has_qvalues_of(const struct bind *bind, size_t tensor, const char *item)
@@ -326,7 +317,11 @@ static enum nd_status nd_emu_bind(const struct nd_emulation *emulation, const st
                         .out.n_tensors = nd_model_n_tensors(model)};
     bind.out.layers = nd_calloc(bind.out.n_tensors, sizeof *bind.out.layers);
     ND_TRY_MEMORY(bind.out.layers != NULL, err);
-    find_layers(&bind);
+    for (size_t u = 0; u < nd_model_n_layers(bind.model); u++) {
+        size_t e = nd_model_layer(bind.model, u)->tensor;
+        const struct nd_tensor *tensor = nd_model_tensor(bind.model, e);
+        bind.out.layers[e].is_layer = tensor->quant.n > 0 && nd_dtype_is_integer(tensor->dtype);
+    }
     enum nd_status status = set_arithmetics(&bind, err);
     if (status == ND_OK)
         status = add_faults(&bind, err);

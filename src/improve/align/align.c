@@ -544,14 +544,6 @@ static bool is_over_budget(const struct nd_alignment *result)
     return false;
 }
 
-static enum nd_status write_and_prove(struct nd_align_job *job, const struct nd_align_plan *plan,
-                                      struct nd_error *err)
-{
-    ND_TRY(nd_align_write(job, plan, err));
-    ND_TRY(nd_align_tell(job, "prove", 0, 1, err));
-    return nd_align_prove(job, err);
-}
-
 /* job->model is what it was before. A plan that was made of the equalised one can only be freed then. */
 static enum nd_status nd_align_unequalise(struct nd_align_job *job, struct nd_error *err)
 {
@@ -635,7 +627,9 @@ static enum nd_status align_chosen(struct nd_align_job *job, const bool *is_chos
     ND_TRY(nd_align_tell(job, "plan", 0, 1, err));
     ND_TRY(nd_align_plan_make(&plan, err));
     ND_TRY(take_steps(job, &plan, err));
-    ND_TRY(write_and_prove(job, &plan, err));
+    ND_TRY(nd_align_write(job, &plan, err));
+    ND_TRY(nd_align_tell(job, "prove", 0, 1, err));
+    ND_TRY(nd_align_prove(job, err));
     return weigh_and_write(job, &plan, err);
 }
 

@@ -297,15 +297,6 @@ static bool is_handed_out(const struct nd_lint_job *job, size_t quantise)
     return is;
 }
 
-static enum nd_status mend_forced(struct nd_lint_job *job, size_t quantise, const struct nd_forced *forced,
-                                  struct nd_lint_finding *finding, struct nd_error *err)
-{
-    const char *obstacle;
-    ND_TRY(nd_lint_change_tensor(job, quantise, &forced->quant, &obstacle, err));
-    return obstacle != NULL ? nd_lint_say_obstacle(finding, err, "%s", obstacle)
-                            : nd_lint_say_change(finding, err, "the output has scale %s", forced->text);
-}
-
 /* is_output: of the model; else inside of it. */
 static enum nd_status look_forced(struct nd_lint_job *job, size_t node, bool is_output, struct nd_error *err)
 {
@@ -322,7 +313,10 @@ static enum nd_status look_forced(struct nd_lint_job *job, size_t node, bool is_
     ND_TRY(nd_lint_find(job, &(struct nd_lint_at){node, effect}, &finding, err,
                         "the output has scale %.7g with zero point %lld, and the NPU writes it with scale %s",
                         (double)y->scale[0], (long long)y->zero_point[0], forced->text));
-    return mend_forced(job, quantise, forced, finding, err);
+    const char *obstacle;
+    ND_TRY(nd_lint_change_tensor(job, quantise, &forced->quant, &obstacle, err));
+    return obstacle != NULL ? nd_lint_say_obstacle(finding, err, "%s", obstacle)
+                            : nd_lint_say_change(finding, err, "the output has scale %s", forced->text);
 }
 
 static enum nd_status nd_lint_forced(struct nd_lint_job *job, size_t node, struct nd_error *err)

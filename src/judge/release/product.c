@@ -488,14 +488,6 @@ static bool format_explanations(const struct nd_qualification *q, const struct n
     return !out->failed;
 }
 
-static void forget_explanations(const struct nd_qualification *q, struct nd_qualify_model *model)
-{
-    for (size_t d = 0; d < q->n_devices; d++) {
-        free(model->explanations[d]);
-        model->explanations[d] = NULL;
-    }
-}
-
 /* False: it is no such text, or memory is out. */
 static bool parse_explanations(const struct nd_qualification *q, struct nd_qualify_model *model,
                                const char *text)
@@ -619,6 +611,9 @@ enum nd_status nd_qualify_explain(struct nd_qualification *q, struct nd_qualify_
     product_deinit(&product);
     if (is_read)
         return ND_OK;
-    forget_explanations(q, model);
+    for (size_t d = 0; d < q->n_devices; d++) {
+        free(model->explanations[d]);
+        model->explanations[d] = NULL;
+    }
     return nd_qualify_explain_one(q, model, NULL, 0, err);
 }

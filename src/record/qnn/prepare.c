@@ -169,14 +169,6 @@ static enum nd_status put_readme(const struct nd_prepare_work *work, struct nd_e
     return put_text(work, "README.txt", &text, err);
 }
 
-/* prepare.c: config.json, htp.json, run.sh, README.txt. */
-static enum nd_status nd_prepare_files(const struct nd_prepare_work *work, struct nd_error *err)
-{
-    ND_TRY(put_config(work, err));
-    ND_TRY(put_script(work, err));
-    return put_readme(work, err);
-}
-
 /* The samples of the probes as files of the codes that the context takes. */
 
 char *nd_prepare_input_path(const struct nd_prepare_work *work, size_t probe, size_t sample, size_t input)
@@ -504,7 +496,10 @@ enum nd_status nd_prepare_folder(struct nd_prepare_work *work, const char *folde
     find_fed(work);
     ND_TRY(nd_prepare_inputs(work, err));
     ND_TRY(nd_prepare_manifest(work, err));
-    ND_TRY(nd_prepare_files(work, err));
+    /* prepare.c: config.json, htp.json, run.sh, README.txt. */
+    ND_TRY(put_config(work, err));
+    ND_TRY(put_script(work, err));
+    ND_TRY(put_readme(work, err));
     return publish(work, final_path, err);
 }
 

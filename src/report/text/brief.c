@@ -274,15 +274,6 @@ static void put_environments(const struct nd_text_report *report)
         nd_summary_put_environments(report->out, report->width, labels, labels + c->n_devices, c->n_devices);
 }
 
-/* The verdict, what was compared, where it ran. And how many tensors of a test differ from the
- * reference or, with is_failing, fail their gates. */
-static void nd_text_head(const struct nd_text_report *report)
-{
-    put_headline(report);
-    put_subject(report);
-    put_environments(report);
-}
-
 /* The command that the default text of a comparison ends with. */
 
 enum { MAX_WORDS = 24 };
@@ -709,7 +700,11 @@ void nd_text_brief(const struct nd_text_report *report)
     of_next.out = &next;
     put_notes(&of_notes, top1);
     nd_text_next(&of_next);
-    nd_text_head(report);
+    /* The verdict, what was compared, where it ran. And how many tensors of a test differ from the
+     * reference or, with is_failing, fail their gates. */
+    put_headline(report);
+    put_subject(report);
+    put_environments(report);
     if (report->comparison->verdict != ND_VERDICT_SAME) {
         put_groups(report, top1);
         nd_strbuf_puts(report->out, notes.len > 0 && notes.text[0] != '\n' ? "\n" : "");

@@ -255,13 +255,6 @@ static void put_effect(struct nd_strbuf *out, const struct nd_explained_layer *l
                                ND_PERCENT(layer->harmed_share));
 }
 
-static void put_defect(struct nd_strbuf *out, const struct nd_explained_layer *layer, size_t width)
-{
-    if (layer->judgement.known_defect != NULL)
-        nd_explain_put_wrapped(out, width, 4, "%s. What to do: %s", layer->judgement.known_defect,
-                               layer->judgement.remedy);
-}
-
 /* Faulty layers, or unexplained ones. */
 static void put_open(struct nd_strbuf *out, const struct nd_explanation *e,
                      const struct nd_explained_device *device, bool is_faulty, size_t width, size_t most)
@@ -280,7 +273,9 @@ static void put_open(struct nd_strbuf *out, const struct nd_explanation *e,
                                evidence.text != NULL ? evidence.text : "");
         out->failed = out->failed || evidence.failed;
         nd_strbuf_deinit(&evidence);
-        put_defect(out, layer, width);
+        if (layer->judgement.known_defect != NULL)
+            nd_explain_put_wrapped(out, width, 4, "%s. What to do: %s", layer->judgement.known_defect,
+                                   layer->judgement.remedy);
         if (is_faulty)
             put_effect(out, layer, width);
     }

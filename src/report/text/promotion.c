@@ -185,14 +185,6 @@ static void say_rest(struct nd_report_screen *screen, const struct nd_promoted *
             n_useless, n_refused, n_dear);
 }
 
-static void say_next(struct nd_report_screen *screen, const struct nd_promoted *promoted)
-{
-    const char *const words[] = {"npudiff", "promote", promoted->model, "--float", promoted->float_model,
-                                 "...",     "-o",      "promoted.onnx"};
-    if (promoted->n_kept > 0 && promoted->output == NULL)
-        nd_report_screen_next(screen, "to write the model", words, sizeof words / sizeof words[0]);
-}
-
 enum nd_status nd_report_promotion_brief(const struct nd_promoted *promoted, size_t width, char **out,
                                          struct nd_error *err)
 {
@@ -201,7 +193,10 @@ enum nd_status nd_report_promotion_brief(const struct nd_promoted *promoted, siz
     say_layers(screen, promoted);
     say_devices(screen, promoted);
     say_rest(screen, promoted);
-    say_next(screen, promoted);
+    const char *const words[] = {"npudiff", "promote", promoted->model, "--float", promoted->float_model,
+                                 "...",     "-o",      "promoted.onnx"};
+    if (promoted->n_kept > 0 && promoted->output == NULL)
+        nd_report_screen_next(screen, "to write the model", words, sizeof words / sizeof words[0]);
     return nd_report_screen_end(&screen, out, err);
 }
 

@@ -827,16 +827,6 @@ static enum nd_status run_stages(struct nd_agent *agent, struct nd_error *err)
     return ND_OK;
 }
 
-static void record_failure(struct nd_agent *agent, const struct nd_error *failure)
-{
-    struct nd_strbuf fields = {0};
-    nd_fields_add(&fields, "stage", agent->stage);
-    nd_fields_add_u64(&fields, "code", (uint64_t)failure->id);
-    nd_fields_add(&fields, "object", failure->object);
-    nd_fields_add(&fields, "message", failure->message);
-    nd_fields_append(agent->writer, ND_RECORD_FAILURE, NULL, 0, &fields, NULL);
-}
-
 enum nd_status nd_agent_run(const struct nd_agent_job *job, const struct nd_resume *resume,
                             struct nd_spool_writer *writer, struct nd_error *err)
 {
@@ -849,7 +839,12 @@ enum nd_status nd_agent_run(const struct nd_agent_job *job, const struct nd_resu
     if (status == ND_OK) {
         status = nd_spool_append(writer, &(struct nd_record){.kind = ND_RECORD_END}, &failure);
     } else {
-        record_failure(&agent, &failure);
+        struct nd_strbuf fields = {0};
+        nd_fields_add(&fields, "stage", agent.stage);
+        nd_fields_add_u64(&fields, "code", (uint64_t)failure.id);
+        nd_fields_add(&fields, "object", failure.object);
+        nd_fields_add(&fields, "message", failure.message);
+        nd_fields_append(agent.writer, ND_RECORD_FAILURE, NULL, 0, &fields, NULL);
     }
     enum nd_status synced = nd_spool_sync(writer, status == ND_OK ? &failure : NULL);
     if (status == ND_OK)

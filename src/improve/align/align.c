@@ -290,24 +290,19 @@ static enum nd_status rank(struct curve *c, struct nd_error *err)
 
 /* ---- one point ---- */
 
-static void take_accuracy_cost(const struct nd_alignment *result, struct nd_alignment_point *point)
-{
-    point->sqnr_db = HUGE_VAL;
-    point->loss_db = result->n_outputs > 0 ? -HUGE_VAL : (double)NAN;
-    for (size_t i = 0; i < result->n_outputs; i++) {
-        const struct nd_alignment_output *output = &result->outputs[i];
-        point->sqnr_db = output->sqnr_after_db < point->sqnr_db ? output->sqnr_after_db : point->sqnr_db;
-        point->loss_db =
-            output->loss_db > point->loss_db || isnan(output->loss_db) ? output->loss_db : point->loss_db;
-    }
-}
-
 static enum nd_status measure(struct nd_align_job *trial, struct nd_alignment_point *point,
                               struct nd_error *err)
 {
     struct nd_align_contrast contrast;
     ND_TRY(nd_align_accuracy_cost(trial, NULL, err));
-    take_accuracy_cost(trial->result, point);
+    point->sqnr_db = HUGE_VAL;
+    point->loss_db = trial->result->n_outputs > 0 ? -HUGE_VAL : (double)NAN;
+    for (size_t i = 0; i < trial->result->n_outputs; i++) {
+        const struct nd_alignment_output *output = &trial->result->outputs[i];
+        point->sqnr_db = output->sqnr_after_db < point->sqnr_db ? output->sqnr_after_db : point->sqnr_db;
+        point->loss_db =
+            output->loss_db > point->loss_db || isnan(output->loss_db) ? output->loss_db : point->loss_db;
+    }
     ND_TRY(nd_align_contrast(trial, trial->aligned,
                              min_of(CONTRAST_SAMPLES, nd_align_n_samples(trial->options)), &contrast, err));
     point->n_values = contrast.n_values;

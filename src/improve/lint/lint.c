@@ -695,17 +695,6 @@ static enum nd_status mend(struct nd_lint_job *job, const char *output, struct n
     return result->output != NULL ? ND_OK : nd_fail_memory(err);
 }
 
-static void count(struct nd_lint *result)
-{
-    for (size_t i = 0; i < result->n_findings; i++) {
-        enum nd_lint_level level = result->findings[i].rule->level;
-        result->n_errors += level == ND_LINT_ERROR;
-        result->n_warnings += level == ND_LINT_WARNING;
-        result->n_notes += level == ND_LINT_NOTE;
-        result->n_left += level != ND_LINT_NOTE && !result->findings[i].is_mended;
-    }
-}
-
 enum nd_status nd_lint_model(const struct nd_model *model, const struct nd_lint_options *options,
                              struct nd_lint **out, struct nd_error *err)
 {
@@ -723,7 +712,13 @@ enum nd_status nd_lint_model(const struct nd_model *model, const struct nd_lint_
                        "'%s' is not quantised: it has no QuantizeLinear and no DequantizeLinear", model->path));
     if (own.output != NULL)
         ND_TRY(mend(&job, own.output, err));
-    count(job.result);
+    for (size_t i = 0; i < job.result->n_findings; i++) {
+        enum nd_lint_level level = job.result->findings[i].rule->level;
+        job.result->n_errors += level == ND_LINT_ERROR;
+        job.result->n_warnings += level == ND_LINT_WARNING;
+        job.result->n_notes += level == ND_LINT_NOTE;
+        job.result->n_left += level != ND_LINT_NOTE && !job.result->findings[i].is_mended;
+    }
     *out = job.result;
     job.result = NULL;
     return ND_OK;

@@ -394,18 +394,6 @@ static enum nd_status choose_tensors(struct nd_prepare_work *work, struct nd_err
     return status;
 }
 
-/* Which input each fed tensor is; the context may not have it after all (nothing reads it). */
-static void find_fed(struct nd_prepare_work *work)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < work->n_fed; i++)
-        for (size_t k = 0; k < work->n_inputs; k++)
-            if (strcmp(nd_model_tensor(work->model, work->fed[i].tensor)->onnx_name,
-                       work->inputs[k].onnx_name) == 0)
-                work->fed[n++] = (struct nd_fed){.tensor = work->fed[i].tensor, .input = k};
-    work->n_fed = n;
-}
-
 /* ---- the folder ---- */
 
 /* Beside the final place, so that one rename ends it. *full: the final path, absolute. */
@@ -493,7 +481,14 @@ enum nd_status nd_prepare_folder(struct nd_prepare_work *work, const char *folde
     ND_TRY(choose_tensors(work, err));
     ND_TRY(make_folders(work, folder, &final_path, err));
     ND_TRY(nd_prepare_context(work, err));
-    find_fed(work);
+    /* Which input each fed tensor is; the context may not have it after all (nothing reads it). */
+    size_t n = 0;
+    for (size_t i = 0; i < work->n_fed; i++)
+        for (size_t k = 0; k < work->n_inputs; k++)
+            if (strcmp(nd_model_tensor(work->model, work->fed[i].tensor)->onnx_name,
+                       work->inputs[k].onnx_name) == 0)
+                work->fed[n++] = (struct nd_fed){.tensor = work->fed[i].tensor, .input = k};
+    work->n_fed = n;
     ND_TRY(nd_prepare_inputs(work, err));
     ND_TRY(nd_prepare_manifest(work, err));
     /* prepare.c: config.json, htp.json, run.sh, README.txt. */

@@ -222,24 +222,21 @@ static void put_target_table(struct nd_strbuf *out, const struct nd_qualified_ta
     nd_table_render(&table, out);
 }
 
-static void put_targets(struct nd_strbuf *out, const struct nd_qualified_model *model)
-{
-    for (size_t i = 0; i < model->targets.n; i++) {
-        const struct nd_qualified_target *target = &model->targets.items[i];
-        nd_strbuf_puts(out, "\n");
-        put_linef(out, 0,
-                  "error against the target of '%s' with '%s', %zu samples; interval of the change at %.6g %%",
-                  target->tensor, target->probe, target->n_samples, 100 * target->confidence);
-        put_target_table(out, target);
-    }
-}
-
 /* ---- gates ---- */
 
 static void put_broken(struct nd_strbuf *out, const char *label, const char *broken)
 {
     if (broken[0] != '\0')
         put_linef(out, 0, "the reference '%s' is broken: %s", label, broken);
+}
+
+/* First of all: nothing that was held against it says anything. */
+static void put_references(struct nd_strbuf *out, const struct nd_qualified_model *model)
+{
+    for (size_t i = 0; i < model->references.n; i++)
+        put_broken(out, model->references.items[i].label, model->references.items[i].broken);
+    for (size_t i = 0; i < model->devices.n; i++)
+        put_broken(out, model->devices.items[i].label, model->devices.items[i].broken);
 }
 
 static void put_findings(struct nd_strbuf *out, const struct nd_qualified *result,
@@ -289,16 +286,20 @@ enum nd_status nd_report_qualification_text(const struct nd_qualified *result, c
     for (size_t m = 0; m < result->models.n; m++) {
         const struct nd_qualified_model *model = &result->models.items[m];
         put_linef(&buf, 0, "model '%s' (%s), against %s", model->name, model->quantised, result->reference);
-        /* First of all: nothing that was held against it says anything. */
-        for (size_t i = 0; i < model->references.n; i++)
-            put_broken(&buf, model->references.items[i].label, model->references.items[i].broken);
-        for (size_t i = 0; i < model->devices.n; i++)
-            put_broken(&buf, model->devices.items[i].label, model->devices.items[i].broken);
+        put_references(&buf, model);
         put_devices(&buf, result, model);
         if (model->classes[0] != '\0')
             put_linef(&buf, 0, "classes: %s", model->classes);
         put_accuracy(&buf, model);
-        put_targets(&buf, model);
+        for (size_t i = 0; i < model->targets.n; i++) {
+            const struct nd_qualified_target *target = &model->targets.items[i];
+            nd_strbuf_puts(&buf, "\n");
+            put_linef(
+                &buf, 0,
+                "error against the target of '%s' with '%s', %zu samples; interval of the change at %.6g %%",
+                target->tensor, target->probe, target->n_samples, 100 * target->confidence);
+            put_target_table(&buf, target);
+        }
         put_findings(&buf, result, model);
         nd_strbuf_puts(&buf, "\n");
     }

@@ -124,9 +124,6 @@ enum nd_status nd_flat_channels_say(const struct nd_study *study, size_t step, s
     return layer->constant_text != NULL ? ND_OK : nd_fail_memory(err);
 }
 
-static void nd_loss_forget(struct nd_array *array);
-static enum nd_status nd_loss_keep(const struct nd_array *values, struct nd_array *to, struct nd_error *err);
-
 /* The least and the greatest value of each channel between two layers. */
 
 static struct nd_between *find_between(const struct nd_study *study, size_t step, size_t *n_channels)
@@ -301,6 +298,24 @@ static void nd_add_losses(const struct nd_loss_run *run, size_t step, const stru
 
 /* ---- the whole ---- */
 
+/* Copies; forgets. Room of the same size is used again. ND_ERR_MEMORY: `to` is empty. */
+static enum nd_status nd_loss_keep(const struct nd_array *values, struct nd_array *to, struct nd_error *err)
+{
+    if (to->shape.rank < 0)
+        *to = (struct nd_array){0};
+    if (to->n == values->n && to->x != NULL) {
+        memcpy(to->x, values->x, values->n * sizeof *values->x);
+        to->shape = values->shape;
+        to->dtype = values->dtype;
+        return ND_OK;
+    }
+    nd_array_deinit(to);
+    enum nd_status status = nd_array_copy(values, to, err);
+    if (status != ND_OK)
+        *to = nd_no_array();
+    return status;
+}
+
 /* Rounds as the reference does, and keeps what was rounded. */
 static enum nd_status round_reference(void *context, const struct nd_exact_values *values,
                                       struct nd_array *qvalues, struct nd_error *err)
@@ -323,6 +338,13 @@ static enum nd_status found_reference(void *context, size_t tensor, const struct
     struct nd_loss_run *run = context;
     size_t step = run->study->plan->step_of_tensor[tensor];
     return nd_pack(values, &run->reference[step], err);
+}
+
+static void nd_loss_forget(struct nd_array *array)
+{
+    if (array->shape.rank >= 0)
+        nd_array_deinit(array);
+    *array = nd_no_array();
 }
 
 /* The sample through the quantised model, where the study does not have it. */
@@ -537,31 +559,6 @@ void nd_loss_run_deinit(struct nd_loss_run *run)
     ND_FREE_ALL(run->is_alone, run->is_alone_given, run->is_given, run->is_asked, run->given); /* views */
     ND_FREE_ALL(run->float_inputs, run->real_inputs);
     run->study = NULL;
-}
-
-/* Copies; forgets. Room of the same size is used again. ND_ERR_MEMORY: `to` is empty. */
-static enum nd_status nd_loss_keep(const struct nd_array *values, struct nd_array *to, struct nd_error *err)
-{
-    if (to->shape.rank < 0)
-        *to = (struct nd_array){0};
-    if (to->n == values->n && to->x != NULL) {
-        memcpy(to->x, values->x, values->n * sizeof *values->x);
-        to->shape = values->shape;
-        to->dtype = values->dtype;
-        return ND_OK;
-    }
-    nd_array_deinit(to);
-    enum nd_status status = nd_array_copy(values, to, err);
-    if (status != ND_OK)
-        *to = nd_no_array();
-    return status;
-}
-
-static void nd_loss_forget(struct nd_array *array)
-{
-    if (array->shape.rank >= 0)
-        nd_array_deinit(array);
-    *array = nd_no_array();
 }
 
 /* ---- the float model ---- */

@@ -8,10 +8,6 @@
 #include "capture/read/schema.h"
 #include "core/memory.h"
 
-static enum nd_status nd_capture_load_part(const struct nd_capture *capture, char *path,
-                                           const struct nd_wanted *wanted, void **out, size_t *n_rows,
-                                           struct nd_error *err);
-
 static bool is_made(struct nd_digest digest)
 {
     return digest.low != 0 || digest.high != 0;
@@ -64,6 +60,17 @@ static bool is_in_order(const struct nd_probe_data *data, size_t i)
     if (now[0] < 0 || (uint64_t)now[0] >= data->probe.n_samples)
         return false;
     return is_first ? now[1] == 1 : now[0] == last[0] && now[1] == last[1] + 1;
+}
+
+/* nd_capture_load; path is freed (NULL: out of memory). */
+static enum nd_status nd_capture_load_part(const struct nd_capture *capture, char *path,
+                                           const struct nd_wanted *wanted, void **out, size_t *n_rows,
+                                           struct nd_error *err)
+{
+    ND_TRY_MEMORY(path != NULL, err);
+    enum nd_status status = nd_capture_load(capture, path, wanted, out, n_rows, err);
+    free(path);
+    return status;
 }
 
 /* The table of reruns into data; absent: none. */
@@ -338,17 +345,6 @@ static enum nd_status load_sizes(const struct nd_index_object *group, struct nd_
     ND_TRY(nd_name_unescape(group->path + strlen("/probes/"), group->path, &probe->name, err));
     probe->source = strndup((const char *)source->bytes, source->n_bytes);
     return probe->source != NULL ? ND_OK : nd_fail_memory(err);
-}
-
-/* nd_capture_load; path is freed (NULL: out of memory). */
-static enum nd_status nd_capture_load_part(const struct nd_capture *capture, char *path,
-                                           const struct nd_wanted *wanted, void **out, size_t *n_rows,
-                                           struct nd_error *err)
-{
-    ND_TRY_MEMORY(path != NULL, err);
-    enum nd_status status = nd_capture_load(capture, path, wanted, out, n_rows, err);
-    free(path);
-    return status;
 }
 
 static enum nd_status load_series(const struct nd_capture *capture, struct nd_capture_probe *probe,

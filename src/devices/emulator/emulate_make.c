@@ -7,8 +7,6 @@
 #include "core/text/strbuf.h"
 #include "devices/emulator/emulate_internal.h"
 
-static void nd_emu_unbind(struct nd_emu_binding *binding);
-
 /* What the items of an emulated device mean in a model. */
 
 struct bind {
@@ -306,6 +304,15 @@ static enum nd_status check_readers(const struct bind *bind, struct nd_error *er
 }
 
 /* names NULL: as the model calls its tensors. Items are borrowed. *out needs nd_emu_unbind on success only. */
+static void nd_emu_unbind(struct nd_emu_binding *binding)
+{
+    for (size_t e = 0; binding->layers != NULL && e < binding->n_tensors; e++)
+        free(binding->layers[e].faults);
+    free(binding->layers);
+    *binding = (struct nd_emu_binding){0};
+}
+
+/* names NULL: as the model calls its tensors. Items are borrowed. *out needs nd_emu_unbind on success only. */
 static enum nd_status nd_emu_bind(const struct nd_emulation *emulation, const struct nd_model *model,
                                   const char *const *names, bool is_partial, struct nd_emu_binding *out,
                                   struct nd_error *err)
@@ -332,15 +339,6 @@ static enum nd_status nd_emu_bind(const struct nd_emulation *emulation, const st
     else
         nd_emu_unbind(&bind.out);
     return status;
-}
-
-/* names NULL: as the model calls its tensors. Items are borrowed. *out needs nd_emu_unbind on success only. */
-static void nd_emu_unbind(struct nd_emu_binding *binding)
-{
-    for (size_t e = 0; binding->layers != NULL && e < binding->n_tensors; e++)
-        free(binding->layers[e].faults);
-    free(binding->layers);
-    *binding = (struct nd_emu_binding){0};
 }
 
 /* What can be written down of a device in one attribute of a capture. */

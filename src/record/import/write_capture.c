@@ -18,8 +18,6 @@ static bool nd_imported_has_fact(const struct nd_imported *imported, const char 
     return nd_names_find(&imported->fact_keys, kind) != SIZE_MAX;
 }
 
-static void nd_matched_deinit(struct nd_matched *matched);
-
 /* An attribute takes 60000 bytes. */
 enum { MAX_TEXT_BYTES = 50000 };
 
@@ -269,6 +267,16 @@ static enum nd_status settle_samples(const struct side *outputs, const struct si
     return ND_OK;
 }
 
+static void nd_matched_deinit(struct nd_matched *matched)
+{
+    for (size_t s = 0; s < 2; s++) {
+        for (size_t i = 0; i < matched->n[s]; i++)
+            nd_tensor_deinit(&matched->sides[s][i].tensor);
+        free(matched->sides[s]);
+    }
+    *matched = (struct nd_matched){0};
+}
+
 /* Decides everything else that is to be decided, changes imported's tensors accordingly (transposed, retyped)
  * and adds the facts to it. ND_ERR_NOT_FOUND (ND_E_IMPORT_NOTHING): no tensors, no samples, or a tensor that
  * the model lacks; ND_E_IMPORT_MISMATCH: tensor, found, expected; ND_E_IMPORT_MAP: the map names what is not
@@ -291,16 +299,6 @@ static enum nd_status nd_match(struct nd_imported *imported, struct nd_map *map,
     *out = matched;
     matched = (struct nd_matched){0};
     return ND_OK;
-}
-
-static void nd_matched_deinit(struct nd_matched *matched)
-{
-    for (size_t s = 0; s < 2; s++) {
-        for (size_t i = 0; i < matched->n[s]; i++)
-            nd_tensor_deinit(&matched->sides[s][i].tensor);
-        free(matched->sides[s]);
-    }
-    *matched = (struct nd_matched){0};
 }
 
 enum { DEFLATE_LEVEL = 1 };

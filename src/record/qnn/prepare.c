@@ -19,10 +19,28 @@
 #include "record/qnn/prepare_internal.h"
 
 static enum nd_status nd_prepare_manifest(const struct nd_prepare_work *work, struct nd_error *err);
-static enum nd_status nd_prepare_put(const struct nd_prepare_work *work, const char *name, const void *data,
-                                     size_t n, struct nd_error *err);
 
 /* What qnn-net-run and the person who starts it need besides the data. */
+
+/* Not synced one by one: a folder of thousands of inputs would take minutes, and one that lost its power is
+ * made again. */
+static enum nd_status nd_prepare_put(const struct nd_prepare_work *work, const char *name, const void *data,
+                                     size_t n, struct nd_error *err)
+{
+    ND_FREED char *path = nd_path_join(work->folder, name);
+    ND_FREED char *folder = path != NULL ? nd_path_dir(path) : NULL;
+    enum nd_status status = folder != NULL ? nd_dir_make(folder, err) : nd_fail_memory(err);
+    FILE *file = status == ND_OK ? fopen(path, "wbe") : NULL;
+    bool is_written = file != NULL && (n == 0 || fwrite(data, 1, n, file) == n);
+    int problem = errno;
+    if (file != NULL && fclose(file) != 0) {
+        is_written = false;
+        problem = errno;
+    }
+    if (status == ND_OK && !is_written)
+        status = nd_fail(err, ND_E_FILE_WRITE, path, "cannot write '%s': %s", path, strerror(problem));
+    return status;
+}
 
 static enum nd_status put_text(const struct nd_prepare_work *work, const char *name, struct nd_strbuf *buf,
                                struct nd_error *err)
@@ -298,26 +316,6 @@ void nd_prepare_options_init_sized(struct nd_prepare_options *options, size_t st
 {
     const struct nd_prepare_options own = {.time_limit_s = 3600};
     nd_options_write(options, struct_size, &own, sizeof own);
-}
-
-/* Not synced one by one: a folder of thousands of inputs would take minutes, and one that lost its power is
- * made again. */
-static enum nd_status nd_prepare_put(const struct nd_prepare_work *work, const char *name, const void *data,
-                                     size_t n, struct nd_error *err)
-{
-    ND_FREED char *path = nd_path_join(work->folder, name);
-    ND_FREED char *folder = path != NULL ? nd_path_dir(path) : NULL;
-    enum nd_status status = folder != NULL ? nd_dir_make(folder, err) : nd_fail_memory(err);
-    FILE *file = status == ND_OK ? fopen(path, "wbe") : NULL;
-    bool is_written = file != NULL && (n == 0 || fwrite(data, 1, n, file) == n);
-    int problem = errno;
-    if (file != NULL && fclose(file) != 0) {
-        is_written = false;
-        problem = errno;
-    }
-    if (status == ND_OK && !is_written)
-        status = nd_fail(err, ND_E_FILE_WRITE, path, "cannot write '%s': %s", path, strerror(problem));
-    return status;
 }
 
 /* ---- what was asked ---- */

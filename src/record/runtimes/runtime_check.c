@@ -32,8 +32,6 @@ struct nd_runtime_trial_result {
     char version[64];        /* of ONNX Runtime, as it says itself */
 };
 
-static void nd_runtime_trial_close(struct nd_runtime_trial *trial);
-
 enum { N_ELEMENTS = 64, QVALUE_OF_SUM = 2, TIME_LIMIT_S = 120 };
 
 /* c = a + b, all with the same scale: from quantised values of 1, the probe "ones", quantised values of 2. */
@@ -55,6 +53,16 @@ static enum nd_status write_model(const char *path, struct nd_error *err)
     return nd_compose_write(c, path, err);
 }
 
+static void nd_runtime_trial_close(struct nd_runtime_trial *trial)
+{
+    nd_probe_destroy(&trial->probe);
+    nd_model_destroy(&trial->model);
+    if (trial->folder != NULL)
+        nd_dir_remove(trial->folder);
+    free(trial->folder);
+    *trial = (struct nd_runtime_trial){0};
+}
+
 /* Writes the model, a sum of two uint8 tensors, and loads it. */
 static enum nd_status nd_runtime_trial_open(const struct nd_runtime_checking *how, struct nd_runtime_trial *out,
                                             struct nd_error *err)
@@ -70,16 +78,6 @@ static enum nd_status nd_runtime_trial_open(const struct nd_runtime_checking *ho
     *out = trial;
     trial = (struct nd_runtime_trial){0};
     return ND_OK;
-}
-
-static void nd_runtime_trial_close(struct nd_runtime_trial *trial)
-{
-    nd_probe_destroy(&trial->probe);
-    nd_model_destroy(&trial->model);
-    if (trial->folder != NULL)
-        nd_dir_remove(trial->folder);
-    free(trial->folder);
-    *trial = (struct nd_runtime_trial){0};
 }
 
 /* Whether the capture holds the sums, and which ONNX Runtime made it. */

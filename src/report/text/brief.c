@@ -11,7 +11,6 @@
 #include "report/text/summary.h"
 #include "report/text/tree.h"
 
-static bool nd_text_is_first_of_group(const struct nd_comparison *c, size_t test);
 static void nd_text_say_what_is_shared(const struct nd_comparison *c, struct nd_strbuf *out);
 
 /* Why the verdict is `inconclusive`, in words that follow "INCONCLUSIVE: ". */
@@ -289,6 +288,16 @@ static void add_word(struct words *words, const char *word)
         words->items[words->n++] = word;
 }
 
+/* Whether the test is the first of the devices that equal it everywhere; devices without data are alone. */
+static bool nd_text_is_first_of_group(const struct nd_comparison *c, size_t test)
+{
+    int class_id = c->devices[test].class_id;
+    for (size_t i = 1; i < test && class_id >= 0; i++)
+        if (c->devices[i].class_id == class_id)
+            return false;
+    return true;
+}
+
 /* The reference, and one of every group that differs from it (the others give the same answer): a few. */
 static void add_captures(struct words *words, const struct nd_comparison *c)
 {
@@ -401,16 +410,6 @@ static void nd_text_next(const struct nd_text_report *report)
 enum { MAX_GROUPS = 8, MAX_CHANGES = 3 };
 
 /* ---- groups ---- */
-
-/* Whether the test is the first of the devices that equal it everywhere; devices without data are alone. */
-static bool nd_text_is_first_of_group(const struct nd_comparison *c, size_t test)
-{
-    int class_id = c->devices[test].class_id;
-    for (size_t i = 1; i < test && class_id >= 0; i++)
-        if (c->devices[i].class_id == class_id)
-            return false;
-    return true;
-}
 
 /* "gen3=gen4=gen5", or "gen3 and 9 more". */
 static void name_group(const struct nd_comparison *c, size_t test, struct nd_strbuf *out)

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "arithmetic/exact/linear/rounding.h"
-#include "core/documents/yaml_map.h"
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
@@ -18,9 +17,6 @@
 #include "devices/runtimes/sdk.h"
 #include "npudiff/core/parse.h"
 #include "npudiff/devices/device.h"
-
-static enum nd_status nd_exec_apply_option(struct nd_device *device, const char *uri, const char *key,
-                                           const char *value, struct nd_error *err);
 
 /* Adds the option, or gives it another value where it stands. */
 static enum nd_status nd_device_set_option(struct nd_device *device, const char *key, const char *value,
@@ -62,6 +58,16 @@ static enum nd_status apply_reference_option(struct nd_device *device, const cha
                        "device '%s': rounding is half-even, half-away, half-up, half-down, floor, ceil or "
                        "to-zero, not '%s'",
                        uri, value);
+    return nd_device_set_option(device, key, value, err);
+}
+
+/* One option of the query. ND_E_DEVICE_UNKNOWN. */
+static enum nd_status nd_exec_apply_option(struct nd_device *device, const char *uri, const char *key,
+                                           const char *value, struct nd_error *err)
+{
+    if (strcmp(key, ND_OFF_GRID_OPTION) == 0 && strcmp(value, "round") != 0)
+        return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri,
+                       "device '%s': " ND_OFF_GRID_OPTION " is 'round', not '%s'", uri, value);
     return nd_device_set_option(device, key, value, err);
 }
 
@@ -220,16 +226,6 @@ static enum nd_status nd_exec_check(const char *uri, struct nd_error *err)
                    uri);
 }
 
-/* One option of the query. ND_E_DEVICE_UNKNOWN. */
-static enum nd_status nd_exec_apply_option(struct nd_device *device, const char *uri, const char *key,
-                                           const char *value, struct nd_error *err)
-{
-    if (strcmp(key, ND_OFF_GRID_OPTION) == 0 && strcmp(value, "round") != 0)
-        return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri,
-                       "device '%s': " ND_OFF_GRID_OPTION " is 'round', not '%s'", uri, value);
-    return nd_device_set_option(device, key, value, err);
-}
-
 /* The arithmetic, by its name or its path. */
 static enum nd_status find(struct nd_device *device, const char *uri, const char *what, struct nd_error *err)
 {
@@ -284,9 +280,6 @@ static enum nd_status nd_exec_parse(const char *uri, struct nd_device *out, stru
 /* The profile of an emulated device (emulator/emulate.h): from the URI or from a YAML file. */
 
 static enum nd_status nd_device_find_own_npu(struct nd_device *device, const char *uri, struct nd_error *err);
-static enum nd_status nd_device_suits_elsewhere(const struct nd_device *device, const char *uri,
-                                                struct nd_error *err);
-static enum nd_status nd_runtime_name(const char *id, struct nd_runtime_info *out, struct nd_error *err);
 
 const struct nd_device_syntax *nd_device_syntaxes(void)
 {
@@ -443,6 +436,26 @@ static enum nd_status nd_device_name(struct nd_device *device, const char *query
     return device->uri != NULL ? ND_OK : nd_fail_memory(err);
 }
 
+/* Names the runtime of a device whose ABI is not known yet: its id ("" for the newest that the machine can
+ * run), and nothing else. ND_E_RUNTIME_MISSING: no ABI has one of that id. */
+static enum nd_status nd_runtime_name(const char *id, struct nd_runtime_info *out, struct nd_error *err)
+{
+    struct nd_runtime_list list;
+    bool is_there = id == NULL;
+    enum nd_status status = nd_runtimes_list(&list, err);
+    if (status != ND_OK)
+        return status;
+    for (size_t i = 0; !is_there && i < list.n; i++)
+        is_there = strcmp(list.items[i].id, id) == 0;
+    if (!is_there)
+        status = nd_runtime_fail_unknown(&list, id, err);
+    nd_runtimes_deinit(&list);
+    if (status != ND_OK)
+        return status;
+    out->id = nd_strdup(id != NULL ? id : "");
+    return out->id != NULL ? ND_OK : nd_fail_memory(err);
+}
+
 /* References need no runtime but npudiff itself. What is installed for another machine is seen when its ABI is
  * known. */
 static enum nd_status find_runtime(struct nd_device *device, const char *uri, const char *id,
@@ -509,6 +522,21 @@ static enum nd_status parse_emulated(const char *uri, const char *what, struct n
     else
         nd_device_deinit(&device);
     return status;
+}
+
+/* Whether a device of this kind and way can run elsewhere. ND_E_DEVICE_UNKNOWN. */
+static enum nd_status nd_device_suits_elsewhere(const struct nd_device *device, const char *uri,
+                                                struct nd_error *err)
+{
+    if (nd_device_is_evaluated(device->kind))
+        return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri,
+                       "device '%s': references are evaluated on this machine; '%s' alone is the device", uri,
+                       nd_device_kind_name(device->kind));
+    if (device->method == ND_REMOTE_QNN_NET_RUN && device->kind != ND_DEVICE_HTP)
+        return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri,
+                       "device '%s': qnn-net-run runs on 'htp', not on '%s', which the agent does", uri,
+                       nd_device_kind_name(device->kind));
+    return ND_OK;
 }
 
 /* KIND[:CHIPSET][@RUNTIME][?QUERY] into a device that says already where it is; `what` is that part of the
@@ -621,21 +649,6 @@ enum nd_status nd_device_parse_trusted(const char *uri, struct nd_device *out, s
 
 /* ---- when the URI is read ---- */
 
-/* Whether a device of this kind and way can run elsewhere. ND_E_DEVICE_UNKNOWN. */
-static enum nd_status nd_device_suits_elsewhere(const struct nd_device *device, const char *uri,
-                                                struct nd_error *err)
-{
-    if (nd_device_is_evaluated(device->kind))
-        return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri,
-                       "device '%s': references are evaluated on this machine; '%s' alone is the device", uri,
-                       nd_device_kind_name(device->kind));
-    if (device->method == ND_REMOTE_QNN_NET_RUN && device->kind != ND_DEVICE_HTP)
-        return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri,
-                       "device '%s': qnn-net-run runs on 'htp', not on '%s', which the agent does", uri,
-                       nd_device_kind_name(device->kind));
-    return ND_OK;
-}
-
 static bool is_arm(const char *abi)
 {
     return strncmp(abi, "aarch64-", 8) == 0;
@@ -668,26 +681,6 @@ static enum nd_status nd_device_find_own_npu(struct nd_device *device, const cha
             "device '%s': %s says '%s', and npudiff does not know this chipset; name it: 'htp:CHIPSET'", uri,
             machine_path, name);
     return ND_OK;
-}
-
-/* Names the runtime of a device whose ABI is not known yet: its id ("" for the newest that the machine can
- * run), and nothing else. ND_E_RUNTIME_MISSING: no ABI has one of that id. */
-static enum nd_status nd_runtime_name(const char *id, struct nd_runtime_info *out, struct nd_error *err)
-{
-    struct nd_runtime_list list;
-    bool is_there = id == NULL;
-    enum nd_status status = nd_runtimes_list(&list, err);
-    if (status != ND_OK)
-        return status;
-    for (size_t i = 0; !is_there && i < list.n; i++)
-        is_there = strcmp(list.items[i].id, id) == 0;
-    if (!is_there)
-        status = nd_runtime_fail_unknown(&list, id, err);
-    nd_runtimes_deinit(&list);
-    if (status != ND_OK)
-        return status;
-    out->id = nd_strdup(id != NULL ? id : "");
-    return out->id != NULL ? ND_OK : nd_fail_memory(err);
 }
 
 /* ---- when the machine was asked ---- */

@@ -137,12 +137,6 @@ static const long watch_interval_ns = 50L * 1000 * 1000;
  * is seldom given back. */
 static const long long max_printed_bytes = 8LL * ND_KEPT_PRINTED_BYTES;
 
-static enum nd_status fail_start(const struct nd_agent_start *start, int problem, struct nd_error *err)
-{
-    return nd_fail(err, ND_E_DEVICE_AGENT, start->agent, "cannot start '%s': %s", start->agent,
-                   strerror(problem));
-}
-
 /* What the agent prints goes into stdout.txt, which stays open as *log_fd. */
 static enum nd_status start_agent(const struct nd_agent_start *start, pid_t *pid, int *log_fd,
                                   struct nd_error *err)
@@ -167,7 +161,9 @@ static enum nd_status start_agent(const struct nd_agent_start *start, pid_t *pid
         close(*log_fd);
     if (null_fd >= 0)
         close(null_fd);
-    return problem == 0 ? ND_OK : fail_start(start, problem, err);
+    return problem == 0 ? ND_OK
+                        : nd_fail(err, ND_E_DEVICE_AGENT, start->agent, "cannot start '%s': %s", start->agent,
+                                  strerror(problem));
 }
 
 static size_t own_resident_bytes(pid_t pid)

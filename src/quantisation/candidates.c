@@ -27,6 +27,14 @@ static struct nd_candidate *add_candidate(struct nd_search *search, size_t step,
     return c;
 }
 
+static void nd_equalised_deinit(struct nd_equalised *equalised)
+{
+    for (size_t i = 0; i < equalised->n_values; i++)
+        nd_array_deinit(&equalised->values[i]);
+    ND_FREE_ALL(equalised->values, equalised->changes);
+    *equalised = (struct nd_equalised){0};
+}
+
 void nd_search_deinit(struct nd_search *search)
 {
     for (size_t i = 0; search->candidates != NULL && i < search->n; i++) {

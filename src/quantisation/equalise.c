@@ -320,11 +320,3 @@ enum nd_status nd_equalise(const struct nd_study *study, const size_t *pairs, si
     conclude(&w);
     return ND_OK;
 }
-
-void nd_equalised_deinit(struct nd_equalised *equalised)
-{
-    for (size_t i = 0; i < equalised->n_values; i++)
-        nd_array_deinit(&equalised->values[i]);
-    ND_FREE_ALL(equalised->values, equalised->changes);
-    *equalised = (struct nd_equalised){0};
-}

@@ -124,33 +124,7 @@ enum nd_status nd_flat_channels_say(const struct nd_study *study, size_t step, s
     return layer->constant_text != NULL ? ND_OK : nd_fail_memory(err);
 }
 
-static void nd_loss_forget(struct nd_array *array);
-static enum nd_status nd_loss_keep(const struct nd_array *values, struct nd_array *to, struct nd_error *err);
-
 /* The least and the greatest value of each channel between two layers. */
-
-enum nd_status nd_pairs_init(struct nd_study *study, struct nd_error *err)
-{
-    enum nd_status status = nd_find_pairs(study->plan, study->step_of_float, ND_PAIR_ONE_SCALE, &study->pairs,
-                                          &study->n_pairs, err);
-    for (size_t p = 0; p < study->n_pairs && status == ND_OK; p++)
-        for (size_t i = 0; i < study->pairs[p].n_between && status == ND_OK; i++) {
-            struct nd_between *between = &study->pairs[p].between[i];
-            between->low = nd_calloc(study->n_samples * study->pairs[p].n_channels, sizeof(double));
-            between->high = nd_calloc(study->n_samples * study->pairs[p].n_channels, sizeof(double));
-            if (between->low == NULL || between->high == NULL)
-                status = nd_fail_memory(err);
-        }
-    return status;
-}
-
-void nd_pairs_deinit(struct nd_study *study)
-{
-    for (size_t p = 0; study->pairs != NULL && p < study->n_pairs; p++)
-        for (size_t i = 0; i < study->pairs[p].n_between; i++)
-            ND_FREE_ALL(study->pairs[p].between[i].low, study->pairs[p].between[i].high);
-    free(study->pairs);
-}
 
 static struct nd_between *find_between(const struct nd_study *study, size_t step, size_t *n_channels)
 {
@@ -324,6 +298,24 @@ static void nd_add_losses(const struct nd_loss_run *run, size_t step, const stru
 
 /* ---- the whole ---- */
 
+/* Copies; forgets. Room of the same size is used again. ND_ERR_MEMORY: `to` is empty. */
+static enum nd_status nd_loss_keep(const struct nd_array *values, struct nd_array *to, struct nd_error *err)
+{
+    if (to->shape.rank < 0)
+        *to = (struct nd_array){0};
+    if (to->n == values->n && to->x != NULL) {
+        memcpy(to->x, values->x, values->n * sizeof *values->x);
+        to->shape = values->shape;
+        to->dtype = values->dtype;
+        return ND_OK;
+    }
+    nd_array_deinit(to);
+    enum nd_status status = nd_array_copy(values, to, err);
+    if (status != ND_OK)
+        *to = nd_no_array();
+    return status;
+}
+
 /* Rounds as the reference does, and keeps what was rounded. */
 static enum nd_status round_reference(void *context, const struct nd_exact_values *values,
                                       struct nd_array *qvalues, struct nd_error *err)
@@ -346,6 +338,13 @@ static enum nd_status found_reference(void *context, size_t tensor, const struct
     struct nd_loss_run *run = context;
     size_t step = run->study->plan->step_of_tensor[tensor];
     return nd_pack(values, &run->reference[step], err);
+}
+
+static void nd_loss_forget(struct nd_array *array)
+{
+    if (array->shape.rank >= 0)
+        nd_array_deinit(array);
+    *array = nd_no_array();
 }
 
 /* The sample through the quantised model, where the study does not have it. */
@@ -562,31 +561,6 @@ void nd_loss_run_deinit(struct nd_loss_run *run)
     run->study = NULL;
 }
 
-/* Copies; forgets. Room of the same size is used again. ND_ERR_MEMORY: `to` is empty. */
-static enum nd_status nd_loss_keep(const struct nd_array *values, struct nd_array *to, struct nd_error *err)
-{
-    if (to->shape.rank < 0)
-        *to = (struct nd_array){0};
-    if (to->n == values->n && to->x != NULL) {
-        memcpy(to->x, values->x, values->n * sizeof *values->x);
-        to->shape = values->shape;
-        to->dtype = values->dtype;
-        return ND_OK;
-    }
-    nd_array_deinit(to);
-    enum nd_status status = nd_array_copy(values, to, err);
-    if (status != ND_OK)
-        *to = nd_no_array();
-    return status;
-}
-
-static void nd_loss_forget(struct nd_array *array)
-{
-    if (array->shape.rank >= 0)
-        nd_array_deinit(array);
-    *array = nd_no_array();
-}
-
 /* ---- the float model ---- */
 
 static enum nd_status found_float(void *context, size_t tensor, const struct nd_array *values,
@@ -741,43 +715,3 @@ enum nd_status nd_loss_run_sample(struct nd_loss_run *run, size_t sample, bool w
 }
 
 /* ---- all samples ---- */
-
-struct team {
-    struct nd_study *study;
-    struct nd_loss_run *runs; /* one for each worker */
-};
-
-static enum nd_status keep_outputs(const struct nd_loss_run *run, struct nd_study *study, struct nd_error *err)
-{
-    const struct nd_plan *plan = study->plan;
-    for (size_t s = 0; s < plan->n_steps; s++)
-        if (plan->steps[s].is_model_output && run->values[s].shape.rank >= 0)
-            ND_TRY(nd_array_copy(&run->values[s], &study->outputs[run->sample * plan->n_steps + s], err));
-    return ND_OK;
-}
-
-static enum nd_status measure_sample(void *context, size_t worker, size_t task, struct nd_error *err)
-{
-    struct team *team = context;
-    struct nd_loss_run *run = &team->runs[worker];
-    enum nd_status status = run->study == NULL ? nd_loss_run_init(run, team->study, err) : ND_OK;
-    run->sums = team->study->sums + task * team->study->plan->n_steps;
-    if (status == ND_OK)
-        status = nd_loss_run_sample(run, task, true, err);
-    return status == ND_OK ? keep_outputs(run, team->study, err) : status;
-}
-
-enum nd_status nd_measure_losses(struct nd_study *study, struct nd_error *err)
-{
-    struct team team = {study, nd_calloc(study->n_threads, sizeof *team.runs)};
-    ND_TRY_MEMORY(team.runs != NULL, err);
-    struct nd_error introduced = {0};
-    enum nd_status status =
-        nd_parallel_for(study->n_threads, study->n_samples, measure_sample, &team, &introduced);
-    if (status != ND_OK && err != NULL)
-        *err = introduced;
-    for (size_t i = 0; i < study->n_threads; i++)
-        nd_loss_run_deinit(&team.runs[i]);
-    free(team.runs);
-    return status;
-}

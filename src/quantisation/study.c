@@ -1,4 +1,5 @@
 /* Study: see the header. */
+#include "core/processes/parallel.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -167,6 +168,23 @@ static enum nd_status make_channels(struct nd_study *study, size_t step, struct 
     return channels->shift != NULL ? ND_OK : nd_fail_memory(err);
 }
 
+/* Fills study->pairs, in graph order, with room for low and high: [n_samples][n_channels] of the float model.
+ * ND_ERR_MEMORY. */
+static enum nd_status nd_pairs_init(struct nd_study *study, struct nd_error *err)
+{
+    enum nd_status status = nd_find_pairs(study->plan, study->step_of_float, ND_PAIR_ONE_SCALE, &study->pairs,
+                                          &study->n_pairs, err);
+    for (size_t p = 0; p < study->n_pairs && status == ND_OK; p++)
+        for (size_t i = 0; i < study->pairs[p].n_between && status == ND_OK; i++) {
+            struct nd_between *between = &study->pairs[p].between[i];
+            between->low = nd_calloc(study->n_samples * study->pairs[p].n_channels, sizeof(double));
+            between->high = nd_calloc(study->n_samples * study->pairs[p].n_channels, sizeof(double));
+            if (between->low == NULL || between->high == NULL)
+                status = nd_fail_memory(err);
+        }
+    return status;
+}
+
 /* The same in steps, for who asks for other remedies: plan with a float model and samples. deinit accepts a
  * zeroed one and one that was only begun. rank fills the layers, their effects and their order. */
 static enum nd_status nd_study_init(struct nd_study *study, const struct nd_plan *plan, struct nd_error *err)
@@ -212,6 +230,14 @@ static enum nd_status nd_study_init(struct nd_study *study, const struct nd_plan
         for (size_t i = 0; i < study->n_inputs; i++)
             ND_TRY(read_input(study, k, i, err));
     return ND_OK;
+}
+
+static void nd_pairs_deinit(struct nd_study *study)
+{
+    for (size_t p = 0; study->pairs != NULL && p < study->n_pairs; p++)
+        for (size_t i = 0; i < study->pairs[p].n_between; i++)
+            ND_FREE_ALL(study->pairs[p].between[i].low, study->pairs[p].between[i].high);
+    free(study->pairs);
 }
 
 static void nd_study_deinit(struct nd_study *study)
@@ -339,6 +365,47 @@ static void rank(struct nd_quantisation *out, const size_t *steps, size_t n)
             out->ranked[at] = out->ranked[at - 1];
         out->ranked[at] = steps[i];
     }
+}
+
+struct team {
+    struct nd_study *study;
+    struct nd_loss_run *runs; /* one for each worker */
+};
+
+static enum nd_status keep_outputs(const struct nd_loss_run *run, struct nd_study *study, struct nd_error *err)
+{
+    const struct nd_plan *plan = study->plan;
+    for (size_t s = 0; s < plan->n_steps; s++)
+        if (plan->steps[s].is_model_output && run->values[s].shape.rank >= 0)
+            ND_TRY(nd_array_copy(&run->values[s], &study->outputs[run->sample * plan->n_steps + s], err));
+    return ND_OK;
+}
+
+static enum nd_status measure_sample(void *context, size_t worker, size_t task, struct nd_error *err)
+{
+    struct team *team = context;
+    struct nd_loss_run *run = &team->runs[worker];
+    enum nd_status status = run->study == NULL ? nd_loss_run_init(run, team->study, err) : ND_OK;
+    run->sums = team->study->sums + task * team->study->plan->n_steps;
+    if (status == ND_OK)
+        status = nd_loss_run_sample(run, task, true, err);
+    return status == ND_OK ? keep_outputs(run, team->study, err) : status;
+}
+
+/* Through all samples: sums and values. */
+static enum nd_status nd_measure_losses(struct nd_study *study, struct nd_error *err)
+{
+    struct team team = {study, nd_calloc(study->n_threads, sizeof *team.runs)};
+    ND_TRY_MEMORY(team.runs != NULL, err);
+    struct nd_error introduced = {0};
+    enum nd_status status =
+        nd_parallel_for(study->n_threads, study->n_samples, measure_sample, &team, &introduced);
+    if (status != ND_OK && err != NULL)
+        *err = introduced;
+    for (size_t i = 0; i < study->n_threads; i++)
+        nd_loss_run_deinit(&team.runs[i]);
+    free(team.runs);
+    return status;
 }
 
 /* The same in steps, for who asks for other remedies: plan with a float model and samples. deinit accepts a

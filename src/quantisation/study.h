@@ -171,11 +171,6 @@ struct nd_fit nd_fit_of_step(const struct nd_study *study, size_t step);
 
 /* ---- losses.c ---- */
 
-/* Fills study->pairs, in graph order, with room for low and high: [n_samples][n_channels] of the float model.
- * ND_ERR_MEMORY. */
-enum nd_status nd_pairs_init(struct nd_study *study, struct nd_error *err);
-void nd_pairs_deinit(struct nd_study *study);
-
 /* ---- rerun.c ---- */
 
 /* Which tensors of a graph a run has to compute, when the tensors `changed` are. */
@@ -234,8 +229,6 @@ const struct nd_array *nd_loss_real(struct nd_loss_run *run, size_t step);
  * reference's inputs: introduced and sums. */
 enum nd_status nd_loss_run_sample(struct nd_loss_run *run, size_t sample, bool with_errors,
                                   struct nd_error *err);
-/* Through all samples: sums and values. */
-enum nd_status nd_measure_losses(struct nd_study *study, struct nd_error *err);
 
 /* out[n]: all elements before they are rounded, in real units. */
 void nd_reals_before(const struct nd_exact_values *values, double *out);
@@ -344,7 +337,6 @@ struct nd_equalised {
 /* pairs[n]: of study->pairs, in their order. deinit in any case, also of a zeroed one. ND_ERR_MEMORY. */
 enum nd_status nd_equalise(const struct nd_study *study, const size_t *pairs, size_t n,
                            struct nd_equalised *out, struct nd_error *err);
-void nd_equalised_deinit(struct nd_equalised *equalised);
 
 /* ---- remedies of layers while they are looked for ---- */
 

@@ -52,6 +52,15 @@ enum {
     MAX_ATTR_BYTES = 65536, /* what an object header can hold */
 };
 
+/* Bytes of a fixed-length string type as nd_hdf5_text_make makes them, else 0. */
+static size_t nd_hdf5_text_bytes(hid_t type)
+{
+    if (H5Tget_class(type) != H5T_STRING || H5Tis_variable_str(type) != 0 ||
+        H5Tget_strpad(type) != H5T_STR_NULLPAD || H5Tget_cset(type) != H5T_CSET_UTF8)
+        return 0;
+    return H5Tget_size(type);
+}
+
 static enum nd_status read_attr(hid_t id, const char *path, struct nd_index_attr *attr, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
@@ -667,8 +676,13 @@ static enum nd_status walk_child(const struct walk *walk, hid_t group, const cha
     return status;
 }
 
-static enum nd_status walk_links(const struct walk *walk, hid_t group, const char *path, struct nd_error *err)
+static enum nd_status walk_group(const struct walk *walk, hid_t group, char *path, struct nd_error *err)
 {
+    ND_CLEANUP(nd_index_object_deinit) struct nd_index_object object = {.path = path, .is_group = true};
+    ND_TRY(nd_index_add_attrs(walk->index, &object, group, err));
+    if (path[1] == '\0')
+        ND_TRY(walk->index->schema->check_root(&object, err));
+    ND_TRY(send_object(&object, walk->child, err));
     ND_CLEANUP(nd_index_names_deinit) struct nd_index_names names = {0};
     ND_TRY(nd_index_list_links(group, path, &names, err));
     for (size_t i = 0; i < names.n; i++) {
@@ -677,16 +691,6 @@ static enum nd_status walk_links(const struct walk *walk, hid_t group, const cha
         ND_TRY(walk_child(walk, group, names.items[i], child_path, err));
     }
     return ND_OK;
-}
-
-static enum nd_status walk_group(const struct walk *walk, hid_t group, char *path, struct nd_error *err)
-{
-    ND_CLEANUP(nd_index_object_deinit) struct nd_index_object object = {.path = path, .is_group = true};
-    ND_TRY(nd_index_add_attrs(walk->index, &object, group, err));
-    if (path[1] == '\0')
-        ND_TRY(walk->index->schema->check_root(&object, err));
-    ND_TRY(send_object(&object, walk->child, err));
-    return walk_links(walk, group, path, err);
 }
 
 static enum nd_status open_file(const char *path, struct nd_read_source *source, hid_t *file,

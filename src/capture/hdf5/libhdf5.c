@@ -145,11 +145,3 @@ enum nd_dtype nd_hdf5_type_dtype(hid_t type)
     }
     return ND_DTYPE_NONE;
 }
-
-size_t nd_hdf5_text_bytes(hid_t type)
-{
-    if (H5Tget_class(type) != H5T_STRING || H5Tis_variable_str(type) != 0 ||
-        H5Tget_strpad(type) != H5T_STR_NULLPAD || H5Tget_cset(type) != H5T_CSET_UTF8)
-        return 0;
-    return H5Tget_size(type);
-}

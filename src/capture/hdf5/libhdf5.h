@@ -39,7 +39,5 @@ hid_t nd_hdf5_text_make(size_t n_bytes);
 
 /* The stored type that `type` is, else ND_DTYPE_NONE (never one that an attribute tells). */
 enum nd_dtype nd_hdf5_type_dtype(hid_t type);
-/* Bytes of a fixed-length string type as nd_hdf5_text_make makes them, else 0. */
-size_t nd_hdf5_text_bytes(hid_t type);
 
 #endif

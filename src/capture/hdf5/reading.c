@@ -533,9 +533,7 @@ static enum nd_status receive(struct nd_reading *reading, void *buf, size_t n_by
 {
     ssize_t n;
     do {
-        enum nd_status status = wait_for_bytes(reading, err);
-        if (status != ND_OK)
-            return status;
+        ND_TRY(wait_for_bytes(reading, err));
         n = read(reading->pipe, buf, n_bytes < (size_t)1 << 30 ? n_bytes : (size_t)1 << 30);
     } while (n < 0 && errno == EINTR);
     if (n <= 0)

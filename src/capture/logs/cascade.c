@@ -147,17 +147,6 @@ static void link_ids(struct work *work)
     }
 }
 
-/* A second failure of one node follows the first one of it. */
-static void link_same_node(struct work *work)
-{
-    for (size_t i = 1; i < work->n; i++)
-        for (size_t k = 0; k < i && work->drafts[i].parent == SIZE_MAX && work->failures[i].log_node[0] != '\0';
-             k++)
-            if (strcmp(work->failures[i].log_node, work->failures[k].log_node) == 0 ||
-                (work->drafts[i].node != SIZE_MAX && work->drafts[i].node == work->drafts[k].node))
-                work->drafts[i].parent = k;
-}
-
 /* By the model: what lies downstream of a failed node follows the first such, nodes in topological order. */
 static enum nd_status link_nodes(struct work *work, struct nd_error *err)
 {
@@ -233,7 +222,13 @@ enum nd_status nd_failure_cascade_find(const struct nd_log_finding *findings, si
     collect(&work);
     name_nodes(&work);
     link_ids(&work);
-    link_same_node(&work);
+    /* A second failure of one node follows the first one of it. */
+    for (size_t i = 1; i < work.n; i++)
+        for (size_t k = 0; k < i && work.drafts[i].parent == SIZE_MAX && work.failures[i].log_node[0] != '\0';
+             k++)
+            if (strcmp(work.failures[i].log_node, work.failures[k].log_node) == 0 ||
+                (work.drafts[i].node != SIZE_MAX && work.drafts[i].node == work.drafts[k].node))
+                work.drafts[i].parent = k;
     status = link_nodes(&work, err);
     if (status == ND_OK) {
         settle(&work, &found);

@@ -828,13 +828,12 @@ enum nd_status nd_log_read_file(const char *path, const struct nd_log_options *o
 {
     ND_CLEANUP(nd_log_reader_destroy) struct nd_log_reader *reader = NULL;
     ND_FREED unsigned char *buffer = NULL;
-    enum nd_status status = ND_OK;
     size_t n;
     FILE *file = fopen(path, "rbe");
     if (file == NULL)
         return nd_fail(err, ND_E_FILE_OPEN, path, "cannot open '%s': %s", path, strerror(errno));
     buffer = malloc(READ_BYTES);
-    status = buffer != NULL ? nd_log_reader_create(options, &reader, err) : nd_fail_memory(err);
+    enum nd_status status = buffer != NULL ? nd_log_reader_create(options, &reader, err) : nd_fail_memory(err);
     while (status == ND_OK && (n = fread(buffer, 1, READ_BYTES, file)) > 0)
         nd_log_reader_feed(reader, buffer, n);
     if (status == ND_OK && ferror(file))

@@ -93,15 +93,6 @@ static bool is_name(const char *name, size_t n, const char *wanted)
     return strlen(wanted) == n && memcmp(name, wanted, n) == 0;
 }
 
-static struct nd_log_piece *piece_of(struct nd_log_match *match, const char *name, size_t n)
-{
-    return is_name(name, n, "op")       ? &match->op
-           : is_name(name, n, "node")   ? &match->node
-           : is_name(name, n, "id")     ? &match->id
-           : is_name(name, n, "tensor") ? &match->tensor
-                                        : NULL;
-}
-
 /* A sentence's full stop and the colon after a name belong to neither. */
 static size_t word_bytes(const char *at, const char *end)
 {
@@ -137,7 +128,11 @@ static bool capture_number(struct nd_log_match *match, const char *name, size_t 
 static bool capture(struct nd_log_match *match, const char *name, size_t n, const char *next,
                     struct cursor *line)
 {
-    struct nd_log_piece *piece = piece_of(match, name, n);
+    struct nd_log_piece *piece = is_name(name, n, "op")       ? &match->op
+                                 : is_name(name, n, "node")   ? &match->node
+                                 : is_name(name, n, "id")     ? &match->id
+                                 : is_name(name, n, "tensor") ? &match->tensor
+                                                              : NULL;
     if (piece == NULL)
         return capture_number(match, name, n, line);
     char quote = *next;

@@ -435,6 +435,32 @@ static void close_tables(struct nd_capture *capture)
     }
 }
 
+static void nd_probe_data_deinit(struct nd_probe_data *data, size_t n_tensors)
+{
+    struct nd_capture_probe *probe = &data->probe;
+    for (size_t i = 0; data->tensors != NULL && i < n_tensors; i++) {
+        free(atomic_load(&data->tensors[i].digests));
+        free(data->tensors[i].repeat_rows);
+    }
+    for (size_t i = 0; i < probe->n_inputs; i++) {
+        if (probe->inputs != NULL)
+            free(probe->inputs[i].name);
+        if (data->inputs != NULL)
+            free(data->inputs[i].digests);
+    }
+    free(data->tensors);
+    free(data->tensor_digests);
+    free(data->inputs);
+    free(data->reruns);
+    free(data->rerun_digests);
+    free(probe->inputs);
+    free(probe->name);
+    free(probe->source);
+    free(probe->labels);
+    free(probe->latency_us);
+    *data = (struct nd_probe_data){0};
+}
+
 void nd_capture_close(struct nd_capture **capture_at)
 {
     struct nd_capture *capture = *capture_at;

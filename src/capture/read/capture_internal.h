@@ -86,7 +86,6 @@ enum nd_status nd_capture_load_tensors(struct nd_capture *capture, struct nd_err
 enum nd_status nd_capture_load_nodes(struct nd_capture *capture, struct nd_error *err);
 enum nd_status nd_capture_load_findings(struct nd_capture *capture, struct nd_error *err); /* after logs */
 enum nd_status nd_capture_load_probes(struct nd_capture *capture, struct nd_error *err);
-void nd_probe_data_deinit(struct nd_probe_data *data, size_t n_tensors);
 
 /* What a dataset must be. */
 struct nd_wanted {

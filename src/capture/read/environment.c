@@ -124,18 +124,6 @@ int64_t nd_capture_integer(const struct nd_capture *capture, const char *group, 
     return absent;
 }
 
-static void put_runtime(const struct nd_capture *capture, struct nd_strbuf *out)
-{
-    static const char qairt[] = "qairt-";
-    const char *id = stated(capture, "runtime", "id"), *sdk = stated(capture, "runtime", "sdk_version");
-    if (strncmp(id, qairt, strlen(qairt)) == 0)
-        nd_strbuf_printf(out, "QAIRT %s", id + strlen(qairt));
-    else if (sdk[0] != '\0')
-        nd_strbuf_printf(out, "SDK %s", sdk);
-    else
-        nd_strbuf_puts(out, id);
-}
-
 char *nd_capture_environment(const struct nd_capture *capture)
 {
     const char *kind = stated(capture, "device", "kind"), *ort = stated(capture, "runtime", "ort_version");
@@ -150,7 +138,14 @@ char *nd_capture_environment(const struct nd_capture *capture)
     } else if (strcmp(kind, "exec") == 0) {
         nd_strbuf_printf(&text, "runner %s", stated(capture, "runtime", "runner"));
     } else {
-        put_runtime(capture, &text);
+        static const char qairt[] = "qairt-";
+        const char *id = stated(capture, "runtime", "id"), *sdk = stated(capture, "runtime", "sdk_version");
+        if (strncmp(id, qairt, strlen(qairt)) == 0)
+            nd_strbuf_printf(&text, "QAIRT %s", id + strlen(qairt));
+        else if (sdk[0] != '\0')
+            nd_strbuf_printf(&text, "SDK %s", sdk);
+        else
+            nd_strbuf_puts(&text, id);
         if (simulated != INT64_MIN && nd_capture_is_called_npu(capture))
             nd_strbuf_printf(&text, "%s%s", text.len > 0 ? ", " : "",
                              simulated != 0 ? "simulator" : "real device");

@@ -8,10 +8,6 @@
 #include "capture/read/schema.h"
 #include "core/memory.h"
 
-static enum nd_status nd_capture_load_part(const struct nd_capture *capture, char *path,
-                                           const struct nd_wanted *wanted, void **out, size_t *n_rows,
-                                           struct nd_error *err);
-
 static bool is_made(struct nd_digest digest)
 {
     return digest.low != 0 || digest.high != 0;
@@ -64,6 +60,17 @@ static bool is_in_order(const struct nd_probe_data *data, size_t i)
     if (now[0] < 0 || (uint64_t)now[0] >= data->probe.n_samples)
         return false;
     return is_first ? now[1] == 1 : now[0] == last[0] && now[1] == last[1] + 1;
+}
+
+/* nd_capture_load; path is freed (NULL: out of memory). */
+static enum nd_status nd_capture_load_part(const struct nd_capture *capture, char *path,
+                                           const struct nd_wanted *wanted, void **out, size_t *n_rows,
+                                           struct nd_error *err)
+{
+    ND_TRY_MEMORY(path != NULL, err);
+    enum nd_status status = nd_capture_load(capture, path, wanted, out, n_rows, err);
+    free(path);
+    return status;
 }
 
 /* The table of reruns into data; absent: none. */
@@ -289,32 +296,6 @@ static enum nd_status nd_probe_check_repeats(const struct nd_capture *capture, s
     return ND_OK;
 }
 
-void nd_probe_data_deinit(struct nd_probe_data *data, size_t n_tensors)
-{
-    struct nd_capture_probe *probe = &data->probe;
-    for (size_t i = 0; data->tensors != NULL && i < n_tensors; i++) {
-        free(atomic_load(&data->tensors[i].digests));
-        free(data->tensors[i].repeat_rows);
-    }
-    for (size_t i = 0; i < probe->n_inputs; i++) {
-        if (probe->inputs != NULL)
-            free(probe->inputs[i].name);
-        if (data->inputs != NULL)
-            free(data->inputs[i].digests);
-    }
-    free(data->tensors);
-    free(data->tensor_digests);
-    free(data->inputs);
-    free(data->reruns);
-    free(data->rerun_digests);
-    free(probe->inputs);
-    free(probe->name);
-    free(probe->source);
-    free(probe->labels);
-    free(probe->latency_us);
-    *data = (struct nd_probe_data){0};
-}
-
 enum nd_status nd_capture_tensor_dtype(const struct nd_index_object *object, enum nd_dtype *out,
                                        struct nd_error *err)
 {
@@ -364,17 +345,6 @@ static enum nd_status load_sizes(const struct nd_index_object *group, struct nd_
     ND_TRY(nd_name_unescape(group->path + strlen("/probes/"), group->path, &probe->name, err));
     probe->source = strndup((const char *)source->bytes, source->n_bytes);
     return probe->source != NULL ? ND_OK : nd_fail_memory(err);
-}
-
-/* nd_capture_load; path is freed (NULL: out of memory). */
-static enum nd_status nd_capture_load_part(const struct nd_capture *capture, char *path,
-                                           const struct nd_wanted *wanted, void **out, size_t *n_rows,
-                                           struct nd_error *err)
-{
-    ND_TRY_MEMORY(path != NULL, err);
-    enum nd_status status = nd_capture_load(capture, path, wanted, out, n_rows, err);
-    free(path);
-    return status;
 }
 
 static enum nd_status load_series(const struct nd_capture *capture, struct nd_capture_probe *probe,

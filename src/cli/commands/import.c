@@ -9,7 +9,6 @@
 #include "cli/terminal/rows.h"
 #include "cli/terminal/terminal.h"
 #include "npudiff/core/parse.h"
-#include "npudiff/devices/device.h"
 #include "npudiff/record/import.h"
 
 struct values {

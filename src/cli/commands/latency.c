@@ -7,7 +7,6 @@
 #include "cli/commands/report_documents.h"
 #include "cli/options/commands.h"
 #include "cli/terminal/output.h"
-#include "cli/terminal/rows.h"
 #include "cli/terminal/terminal.h"
 #include "npudiff/report/report.h"
 

@@ -4,7 +4,6 @@
 
 #include "cli/options/commands.h"
 #include "cli/terminal/output.h"
-#include "cli/terminal/rows.h"
 #include "cli/terminal/terminal.h"
 #include "npudiff/improve/lint.h"
 #include "npudiff/report/report.h"

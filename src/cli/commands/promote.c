@@ -6,7 +6,6 @@
 #include "cli/options/workload.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/progress.h"
-#include "cli/terminal/rows.h"
 #include "cli/terminal/signals.h"
 #include "cli/terminal/terminal.h"
 #include "npudiff/improve/promote.h"

@@ -4,7 +4,6 @@
 #include "cli/options/commands.h"
 #include "cli/options/workload.h"
 #include "cli/terminal/progress.h"
-#include "cli/terminal/rows.h"
 #include "cli/terminal/signals.h"
 #include "cli/terminal/terminal.h"
 #include "npudiff/report/report.h"

@@ -1,7 +1,6 @@
 /* `npudiff triage`: a capture or bundle against the store. docs/guides/field-triage.md. */
 #include "cli/commands/golden.h"
 #include "cli/options/commands.h"
-#include "cli/terminal/rows.h"
 #include "cli/terminal/terminal.h"
 #include "npudiff/report/report.h"
 

@@ -281,9 +281,9 @@ static void tell_stopped(const struct cli_fleet *fleet)
 
 /* ---- all of it ---- */
 
-/* One whose process was killed when the capture was there, and its folder not gone, is not run again. */
-static void tell_kept(const struct cli_fleet *fleet)
+int cli_fleet_capture(struct cli_fleet *fleet)
 {
+    /* One whose process was killed when the capture was there, and its folder not gone, is not run again. */
     for (size_t i = 0; i < fleet->n_cells; i++) {
         if (!fleet->cells[i].is_kept)
             continue;
@@ -291,11 +291,6 @@ static void tell_kept(const struct cli_fleet *fleet)
         if (!fleet->is_quiet)
             fprintf(stderr, "npudiff: kept '%s', which is complete\n", fleet->cells[i].path);
     }
-}
-
-int cli_fleet_capture(struct cli_fleet *fleet)
-{
-    tell_kept(fleet);
     struct work work = {.fleet = fleet, .progress = cli_progress_create(fleet->n_cells, 0, fleet->is_quiet)};
     struct nd_error err = {0};
     cli_signals_catch();
@@ -360,18 +355,6 @@ static bool is_text(const struct nd_capture *capture, const char *group, const c
     return text != NULL && strcmp(text, wanted) == 0;
 }
 
-/* Options that change what a capture holds or where it comes from. */
-static const char *find_other_option(const struct nd_capture_options *options, const struct nd_capture *capture)
-{
-    if (is_text(capture, "runtime", "edges_in", "prefixes") != options->prefixes)
-        return options->prefixes ? "a run without --prefixes" : "a run with --prefixes";
-    if (is_text(capture, "runtime", "store", "digest") != options->store_digests_only)
-        return options->store_digests_only ? "whole tensors" : "digests alone";
-    if (nd_capture_integer(capture, "runtime", "fallback_allowed", 0) != options->allow_fallback)
-        return options->allow_fallback ? "a run without --allow-fallback" : "a run with --allow-fallback";
-    return NULL;
-}
-
 /* What differs from what is asked for, in words; NULL when nothing does. The URI of a device on another machine
  * names what only that machine knew: there the label counts. */
 static const char *find_difference(const struct cli_fleet *fleet, const struct cli_cell *cell,
@@ -391,7 +374,14 @@ static const char *find_difference(const struct cli_fleet *fleet, const struct c
     for (size_t p = 0; p < fleet->n_probes; p++)
         if (!has_probe(capture, fleet->probes[p], fleet->options.n_repeats))
             return "other probes";
-    return find_other_option(&fleet->options, capture);
+    /* Options that change what a capture holds or where it comes from. */
+    if (is_text(capture, "runtime", "edges_in", "prefixes") != fleet->options.prefixes)
+        return fleet->options.prefixes ? "a run without --prefixes" : "a run with --prefixes";
+    if (is_text(capture, "runtime", "store", "digest") != fleet->options.store_digests_only)
+        return fleet->options.store_digests_only ? "whole tensors" : "digests alone";
+    if (nd_capture_integer(capture, "runtime", "fallback_allowed", 0) != fleet->options.allow_fallback)
+        return fleet->options.allow_fallback ? "a run without --allow-fallback" : "a run with --allow-fallback";
+    return NULL;
 }
 
 static size_t count_samples(const struct nd_capture *capture)

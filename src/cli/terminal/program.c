@@ -17,7 +17,6 @@
 #endif
 
 #include "cli/terminal/errors.h"
-#include "cli/terminal/output.h"
 #include "cli/terminal/safe_output.h"
 #include "cli/terminal/signals.h"
 #include "npudiff/core/status.h"

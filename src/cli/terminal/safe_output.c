@@ -11,7 +11,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/terminal/output.h"
 #include "cli/terminal/signals.h"
 
 struct guard {

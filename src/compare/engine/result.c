@@ -182,19 +182,6 @@ static void nd_compared_device_deinit(struct nd_compared_device *device)
     *device = (struct nd_compared_device){0};
 }
 
-static enum nd_status describe_devices(const struct nd_aligned_captures *alignment,
-                                       struct nd_comparison *comparison, struct nd_error *err)
-{
-    comparison->devices = nd_calloc(alignment->n_captures, sizeof *comparison->devices);
-    ND_TRY_MEMORY(comparison->devices != NULL, err);
-    for (size_t c = 0; c < alignment->n_captures; c++) {
-        comparison->n_devices = c + 1;
-        ND_TRY(nd_device_describe(alignment->captures[c], &comparison->devices[c], err));
-    }
-    ND_TRY(nd_devices_describe_configuration(alignment, comparison->devices, err));
-    return nd_devices_number_labels(comparison->devices, comparison->n_devices, err);
-}
-
 static enum nd_status describe_probes(const struct nd_aligned_captures *alignment,
                                       struct nd_comparison *comparison, struct nd_error *err)
 {
@@ -280,7 +267,14 @@ enum nd_status nd_result_describe(const struct nd_aligned_captures *alignment, b
 {
     size_t n = alignment->n_captures;
     comparison->n_pairs = all_pairs ? n * (n - 1) / 2 : n - 1;
-    ND_TRY(describe_devices(alignment, comparison, err));
+    comparison->devices = nd_calloc(alignment->n_captures, sizeof *comparison->devices);
+    ND_TRY_MEMORY(comparison->devices != NULL, err);
+    for (size_t c = 0; c < alignment->n_captures; c++) {
+        comparison->n_devices = c + 1;
+        ND_TRY(nd_device_describe(alignment->captures[c], &comparison->devices[c], err));
+    }
+    ND_TRY(nd_devices_describe_configuration(alignment, comparison->devices, err));
+    ND_TRY(nd_devices_number_labels(comparison->devices, comparison->n_devices, err));
     ND_TRY(describe_probes(alignment, comparison, err));
     comparison->tensors = nd_calloc(alignment->n_tensors, sizeof *comparison->tensors);
     ND_TRY_MEMORY(comparison->tensors != NULL, err);

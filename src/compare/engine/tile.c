@@ -48,12 +48,16 @@ struct nd_tile_range {
     size_t first_sample, end_sample, first, end;
 };
 
-static enum nd_status nd_stream_view(const struct nd_stream *stream, size_t first_byte, size_t n_bytes,
-                                     struct nd_view_scratch *scratch, const unsigned char **out,
-                                     struct nd_error *err);
+/* Elements from `first` of the sample, of a stream that is read for it. */
 static const unsigned char *tile_bytes(const struct nd_worker *w, const struct nd_compare_job *job,
                                        const struct nd_tile_range *range, size_t stream, size_t sample,
-                                       size_t first);
+                                       size_t first)
+{
+    size_t same = w->of[stream].same;
+    const struct nd_layout *layout = &job->streams[same].layout;
+    return w->of[same].bytes + (sample - w->of[same].first) * layout->sample_bytes +
+           (first - range->first) * layout->elem_bytes;
+}
 
 /* What is no number in a sample, or in the part of it that is here; of a model output also its largest value.
  */
@@ -230,6 +234,17 @@ static size_t first_equal(const struct nd_compare_job *job, size_t i, size_t sam
     return i;
 }
 
+/* Bytes of a stream's tensor, as nd_capture_view_outputs. */
+static enum nd_status nd_stream_view(const struct nd_stream *stream, size_t first_byte, size_t n_bytes,
+                                     struct nd_view_scratch *scratch, const unsigned char **out,
+                                     struct nd_error *err)
+{
+    enum nd_status status = nd_capture_view_outputs(&stream->tensor, first_byte, n_bytes, scratch, out, err);
+    if (status != ND_OK)
+        nd_error_context(err, "reading '%s'", nd_capture_path(stream->tensor.capture));
+    return status;
+}
+
 /* Where the stored bytes are equal nothing needs to be inflated. */
 static enum nd_status verify_sample(struct nd_worker *w, const struct nd_compare_job *job,
                                     const struct nd_tile_range *range, size_t a, size_t b, size_t sample,
@@ -352,17 +367,6 @@ static void mark_sample(struct nd_worker *w, const struct nd_compare_job *job, s
             need(w, job, i, sample);
 }
 
-/* Bytes of a stream's tensor, as nd_capture_view_outputs. */
-static enum nd_status nd_stream_view(const struct nd_stream *stream, size_t first_byte, size_t n_bytes,
-                                     struct nd_view_scratch *scratch, const unsigned char **out,
-                                     struct nd_error *err)
-{
-    enum nd_status status = nd_capture_view_outputs(&stream->tensor, first_byte, n_bytes, scratch, out, err);
-    if (status != ND_OK)
-        nd_error_context(err, "reading '%s'", nd_capture_path(stream->tensor.capture));
-    return status;
-}
-
 static enum nd_status view_stream(struct nd_worker *w, const struct nd_compare_job *job,
                                   const struct nd_tile_range *range, size_t i, struct nd_error *err)
 {
@@ -402,17 +406,6 @@ static enum nd_status view_all(struct nd_worker *w, const struct nd_compare_job 
         if (w->of[i].end > 0)
             ND_TRY(view_stream(w, job, range, i, err));
     return ND_OK;
-}
-
-/* Elements from `first` of the sample, of a stream that is read for it. */
-static const unsigned char *tile_bytes(const struct nd_worker *w, const struct nd_compare_job *job,
-                                       const struct nd_tile_range *range, size_t stream, size_t sample,
-                                       size_t first)
-{
-    size_t same = w->of[stream].same;
-    const struct nd_layout *layout = &job->streams[same].layout;
-    return w->of[same].bytes + (sample - w->of[same].first) * layout->sample_bytes +
-           (first - range->first) * layout->elem_bytes;
 }
 
 /* The first stream that holds the same n elements: of streams that are equal in the sample that is known, else

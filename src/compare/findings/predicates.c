@@ -430,15 +430,6 @@ static enum nd_status read_block(struct reader *r, size_t first, size_t n, struc
     return ND_OK;
 }
 
-/* The values of a sample of the block. */
-static void load_sample(struct reader *r, size_t at)
-{
-    const size_t captures[2] = {0, r->test};
-    for (size_t k = 0; k < 2; k++)
-        nd_array_load(nd_aligned_tensor(r->alignment, r->tensor, captures[k])->dtype,
-                      r->bytes[k] + at * r->sample_bytes, r->n_elems, r->values[k]);
-}
-
 /* The root mean square of a sample. */
 static double measure(struct reader *r)
 {
@@ -491,7 +482,11 @@ static enum nd_status read_all(struct reader *r, size_t n, double *sizes, bool *
             size_t n_block = n_common - s < r->block ? n_common - s : r->block;
             status = read_block(r, s, n_block, err);
             for (size_t i = 0; i < n_block && status == ND_OK; i++) {
-                load_sample(r, i);
+                /* The values of a sample of the block. */
+                const size_t captures[2] = {0, r->test};
+                for (size_t k = 0; k < 2; k++)
+                    nd_array_load(nd_aligned_tensor(r->alignment, r->tensor, captures[k])->dtype,
+                                  r->bytes[k] + i * r->sample_bytes, r->n_elems, r->values[k]);
                 sizes[n_read++] = measure(r);
             }
         }

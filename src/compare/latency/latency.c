@@ -149,17 +149,6 @@ static enum nd_status part_runs(const double *sorted, size_t n, struct parting *
     return status;
 }
 
-static void judge_modes(const struct parting *parting, struct nd_latency *out)
-{
-    const struct nd_mixture *m = &parting->mixture;
-    out->delta_bic = m->delta_bic;
-    out->ashman_d = m->ashman_d;
-    out->minor_weight = minor_weight(m);
-    out->is_mixture = is_accepted(m);
-    out->is_dip = out->dip > out->dip_limit;
-    out->is_bimodal = out->is_mixture || (out->is_dip && out->minor_weight >= min_weight);
-}
-
 /* Counts and medians of both modes and of the tail. */
 static void describe_modes(struct nd_timed *timed, const struct parting *parting, struct nd_latency *out)
 {
@@ -202,7 +191,13 @@ static enum nd_status find_modes(struct nd_timed *timed, struct parting *parting
     ND_TRY(part_runs(timed->scratch, n, parting, &from, &to, err));
     ND_TRY(nd_series_dip(timed->scratch + from, to - from, &out->dip, err));
     out->dip_limit = nd_series_dip_limit(to - from);
-    judge_modes(parting, out);
+    const struct nd_mixture *m = &parting->mixture;
+    out->delta_bic = m->delta_bic;
+    out->ashman_d = m->ashman_d;
+    out->minor_weight = minor_weight(m);
+    out->is_mixture = is_accepted(m);
+    out->is_dip = out->dip > out->dip_limit;
+    out->is_bimodal = out->is_mixture || (out->is_dip && out->minor_weight >= min_weight);
     describe_modes(timed, parting, out);
     return ND_OK;
 }

@@ -194,9 +194,8 @@ enum nd_status nd_qnn_csv_read(const char *name, const char *text, size_t n_byte
     struct view line = {text, 0};
     bool is_whole = false;
     const char *at = text, *end = text + n_bytes;
-    enum nd_status status = ND_OK;
     next_line(&at, end, &line, &is_whole);
-    status = take_header(&reader, name, line, err);
+    enum nd_status status = take_header(&reader, name, line, err);
     while (status == ND_OK && next_line(&at, end, &line, &is_whole)) {
         reader.line++;
         if (!is_whole)

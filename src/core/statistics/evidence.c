@@ -4,8 +4,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "core/error.h"
-#include "core/memory.h"
 #include "core/statistics/distributions.h"
 #include "core/statistics/evidence.h"
 #include "core/statistics/series.h"

@@ -173,8 +173,7 @@ static enum nd_status deflate_bytes(const void *source, size_t n_bytes, int leve
                                     struct nd_error *err)
 {
     struct libdeflate_compressor *compressor = libdeflate_alloc_compressor(level);
-    if (compressor == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(compressor != NULL, err);
     size_t size = libdeflate_zlib_compress(compressor, source, n_bytes, out, nd_chunk_bound(n_bytes));
     libdeflate_free_compressor(compressor);
     if (size == 0)

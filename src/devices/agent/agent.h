@@ -101,14 +101,6 @@ enum nd_status nd_resume_open(const struct nd_agent_job *job, const char *path, 
                               struct nd_resume *out, struct nd_error *err);
 void nd_resume_close(struct nd_resume *resume);
 
-/* How often the sample was run in the pass to go on with, or will be as far as its runs say; 0: it was not run.
- */
-size_t nd_resume_n_runs(const struct nd_resume *resume, const struct nd_agent_job *job, size_t probe,
-                        size_t sample);
-
-/* Whether that run of the pass to go on with is stored. */
-bool nd_resume_has_run(const struct nd_resume *resume, size_t probe, size_t sample, size_t repeat);
-
 /* ---- the agent ---- */
 
 /* A tensor that the session gives as floats. */

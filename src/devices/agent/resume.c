@@ -246,20 +246,3 @@ void nd_resume_close(struct nd_resume *resume)
     nd_spool_reader_close(&resume->reader);
     *resume = (struct nd_resume){0};
 }
-
-size_t nd_resume_n_runs(const struct nd_resume *resume, const struct nd_agent_job *job, size_t probe,
-                        size_t sample)
-{
-    for (size_t p = 0; p < probe; p++)
-        sample += job->probes[p].n_samples;
-    return resume->n_runs[sample];
-}
-
-bool nd_resume_has_run(const struct nd_resume *resume, size_t probe, size_t sample, size_t repeat)
-{
-    if (!resume->has_runs)
-        return false;
-    if (probe != resume->probe)
-        return probe < resume->probe;
-    return sample != resume->sample ? sample < resume->sample : repeat < resume->repeat;
-}

@@ -691,6 +691,16 @@ static enum nd_status enter_stage(struct nd_agent *agent, const char *stage, str
     return status;
 }
 
+/* Whether that run of the pass to go on with is stored. */
+static bool nd_resume_has_run(const struct nd_resume *resume, size_t probe, size_t sample, size_t repeat)
+{
+    if (!resume->has_runs)
+        return false;
+    if (probe != resume->probe)
+        return probe < resume->probe;
+    return sample != resume->sample ? sample < resume->sample : repeat < resume->repeat;
+}
+
 /* Whether the run was stored before an interruption. */
 static bool is_stored(const struct nd_agent *agent, size_t probe, size_t sample, size_t repeat)
 {
@@ -720,6 +730,16 @@ static enum nd_status run_once(struct nd_agent *agent, size_t probe, size_t samp
     if (status == ND_OK)
         status = nd_agent_check_outputs(agent, probe, sample, repeat == 0, err);
     return status == ND_OK ? nd_store_put(agent->store, &run, err) : status;
+}
+
+/* How often the sample was run in the pass to go on with, or will be as far as its runs say; 0: it was not run.
+ */
+static size_t nd_resume_n_runs(const struct nd_resume *resume, const struct nd_agent_job *job, size_t probe,
+                               size_t sample)
+{
+    for (size_t p = 0; p < probe; p++)
+        sample += job->probes[p].n_samples;
+    return resume->n_runs[sample];
 }
 
 static enum nd_status run_sample(struct nd_agent *agent, size_t probe, size_t sample, struct nd_error *err)
@@ -807,16 +827,6 @@ static enum nd_status run_stages(struct nd_agent *agent, struct nd_error *err)
     return ND_OK;
 }
 
-static void record_failure(struct nd_agent *agent, const struct nd_error *failure)
-{
-    struct nd_strbuf fields = {0};
-    nd_fields_add(&fields, "stage", agent->stage);
-    nd_fields_add_u64(&fields, "code", (uint64_t)failure->id);
-    nd_fields_add(&fields, "object", failure->object);
-    nd_fields_add(&fields, "message", failure->message);
-    nd_fields_append(agent->writer, ND_RECORD_FAILURE, NULL, 0, &fields, NULL);
-}
-
 enum nd_status nd_agent_run(const struct nd_agent_job *job, const struct nd_resume *resume,
                             struct nd_spool_writer *writer, struct nd_error *err)
 {
@@ -829,7 +839,12 @@ enum nd_status nd_agent_run(const struct nd_agent_job *job, const struct nd_resu
     if (status == ND_OK) {
         status = nd_spool_append(writer, &(struct nd_record){.kind = ND_RECORD_END}, &failure);
     } else {
-        record_failure(&agent, &failure);
+        struct nd_strbuf fields = {0};
+        nd_fields_add(&fields, "stage", agent.stage);
+        nd_fields_add_u64(&fields, "code", (uint64_t)failure.id);
+        nd_fields_add(&fields, "object", failure.object);
+        nd_fields_add(&fields, "message", failure.message);
+        nd_fields_append(agent.writer, ND_RECORD_FAILURE, NULL, 0, &fields, NULL);
     }
     enum nd_status synced = nd_spool_sync(writer, status == ND_OK ? &failure : NULL);
     if (status == ND_OK)

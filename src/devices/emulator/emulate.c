@@ -180,7 +180,19 @@ static double clip(const struct work *work, size_t i, double rounded)
     return fmin(fmax(rounded + zero, low), high);
 }
 
-static size_t product_channel(const struct work *work, size_t i);
+/* The output channel of the weights: axis 1 of a convolution, else the last. */
+static size_t product_channel(const struct work *work, size_t i)
+{
+    const struct nd_shape *shape = work->values->shape;
+    bool is_conv =
+        nd_emu_has_operator(nd_model_tensor(work->emulator->model, work->values->tensor)->op_types, "Conv");
+    size_t n_inner = 1;
+    if (shape->rank == 0 || (is_conv && shape->rank < 2))
+        return 0;
+    for (int d = is_conv ? 2 : shape->rank; d < shape->rank; d++)
+        n_inner *= (size_t)shape->dims[d];
+    return i / n_inner % (size_t)shape->dims[is_conv ? 1 : shape->rank - 1];
+}
 
 /* What element i is to an arithmetic of the table; without an accumulator the multiplier is 0. */
 static struct nd_arithmetic_scaling scaling_of(const struct work *work, size_t i, double *a)
@@ -298,20 +310,6 @@ static double confine(enum nd_emu_word word, double accumulator, int64_t n_bits)
     if (word == ND_EMU_SATURATE)
         return fmin(fmax(accumulator, -half), half - 1);
     return accumulator - 2 * half * floor((accumulator + half) / (2 * half));
-}
-
-/* The output channel of the weights: axis 1 of a convolution, else the last. */
-static size_t product_channel(const struct work *work, size_t i)
-{
-    const struct nd_shape *shape = work->values->shape;
-    bool is_conv =
-        nd_emu_has_operator(nd_model_tensor(work->emulator->model, work->values->tensor)->op_types, "Conv");
-    size_t n_inner = 1;
-    if (shape->rank == 0 || (is_conv && shape->rank < 2))
-        return 0;
-    for (int d = is_conv ? 2 : shape->rank; d < shape->rank; d++)
-        n_inner *= (size_t)shape->dims[d];
-    return i / n_inner % (size_t)shape->dims[is_conv ? 1 : shape->rank - 1];
 }
 
 /* A whole number, but for a bias whose float32 scale is not quite the product of the two. */
@@ -520,9 +518,4 @@ enum nd_status nd_emulator_run(struct nd_emulator *emulator, const struct nd_arr
         status = recount(emulator, inputs, err);
     emulator->n_runs += emulator->n_again == 0;
     return status;
-}
-
-void nd_emulator_repeat(struct nd_emulator *emulator)
-{
-    emulator->is_again = emulator->n_runs > 0;
 }

@@ -135,11 +135,6 @@ void nd_emulator_destroy(struct nd_emulator **emulator);
 enum nd_status nd_emulator_run(struct nd_emulator *emulator, const struct nd_array *inputs,
                                nd_exact_found *found, void *context, struct nd_error *err);
 
-/* The next run is one more of the same sample, beyond n_repeats: samples are not counted on, and only flips
- * differ.
- */
-void nd_emulator_repeat(struct nd_emulator *emulator);
-
 /* One fault of one layer whose quantised values do not follow from its input quantised values under the
  * arithmetic that is usual for its operator; of fuse, a reader of the fused tensor. */
 struct nd_emu_truth {

@@ -7,8 +7,6 @@
 #include "core/text/strbuf.h"
 #include "devices/emulator/emulate_internal.h"
 
-static void nd_emu_unbind(struct nd_emu_binding *binding);
-
 /* What the items of an emulated device mean in a model. */
 
 struct bind {
@@ -123,15 +121,6 @@ static enum nd_status fail_operator(const struct bind *bind, const struct nd_emu
 }
 
 /* ---- binding ---- */
-
-static void find_layers(struct bind *bind)
-{
-    for (size_t u = 0; u < nd_model_n_layers(bind->model); u++) {
-        size_t e = nd_model_layer(bind->model, u)->tensor;
-        const struct nd_tensor *tensor = nd_model_tensor(bind->model, e);
-        bind->out.layers[e].is_layer = tensor->quant.n > 0 && nd_dtype_is_integer(tensor->dtype);
-    }
-}
 
 /* Whether the tensor's quantised values are those of the tensor. The output of a model that was cut behind a
  * quantiser has the quantiser's name, and the same tensor of the whole model does not. */
@@ -260,24 +249,22 @@ static enum nd_status mark_readers(struct bind *bind, const struct nd_emu_item *
 static enum nd_status add_fault(struct bind *bind, const struct nd_emu_item *item, struct nd_error *err)
 {
     size_t e;
-    enum nd_status status = find_tensor(bind, item, &e, err);
-    if (status != ND_OK || e == SIZE_MAX)
-        return status;
+    ND_TRY(find_tensor(bind, item, &e, err));
+    if (e == SIZE_MAX)
+        return ND_OK;
     struct nd_emu_layer *layer = &bind->out.layers[e];
     if (item->word == ND_EMU_FUSE)
         return mark_readers(bind, item, e, err);
     if (item->word == ND_EMU_SATURATE || item->word == ND_EMU_WRAP)
-        status = check_product(bind, item, e, err);
-    if (status == ND_OK)
-        status = check_shape(bind, item, e, err);
-    if (status == ND_OK && layer->faults == NULL) {
+        ND_TRY(check_product(bind, item, e, err));
+    ND_TRY(check_shape(bind, item, e, err));
+    if (layer->faults == NULL) {
         layer->faults = nd_calloc(bind->emulation->n, sizeof(const struct nd_emu_item *));
         if (layer->faults == NULL)
-            status = nd_fail_memory(err);
+            ND_TRY(nd_fail_memory(err));
     }
-    if (status == ND_OK)
-        layer->faults[layer->n_faults++] = item;
-    return status;
+    layer->faults[layer->n_faults++] = item;
+    return ND_OK;
 }
 
 /* Faults of values come before those of quantised values. */
@@ -317,6 +304,15 @@ static enum nd_status check_readers(const struct bind *bind, struct nd_error *er
 }
 
 /* names NULL: as the model calls its tensors. Items are borrowed. *out needs nd_emu_unbind on success only. */
+static void nd_emu_unbind(struct nd_emu_binding *binding)
+{
+    for (size_t e = 0; binding->layers != NULL && e < binding->n_tensors; e++)
+        free(binding->layers[e].faults);
+    free(binding->layers);
+    *binding = (struct nd_emu_binding){0};
+}
+
+/* names NULL: as the model calls its tensors. Items are borrowed. *out needs nd_emu_unbind on success only. */
 static enum nd_status nd_emu_bind(const struct nd_emulation *emulation, const struct nd_model *model,
                                   const char *const *names, bool is_partial, struct nd_emu_binding *out,
                                   struct nd_error *err)
@@ -328,7 +324,11 @@ static enum nd_status nd_emu_bind(const struct nd_emulation *emulation, const st
                         .out.n_tensors = nd_model_n_tensors(model)};
     bind.out.layers = nd_calloc(bind.out.n_tensors, sizeof *bind.out.layers);
     ND_TRY_MEMORY(bind.out.layers != NULL, err);
-    find_layers(&bind);
+    for (size_t u = 0; u < nd_model_n_layers(bind.model); u++) {
+        size_t e = nd_model_layer(bind.model, u)->tensor;
+        const struct nd_tensor *tensor = nd_model_tensor(bind.model, e);
+        bind.out.layers[e].is_layer = tensor->quant.n > 0 && nd_dtype_is_integer(tensor->dtype);
+    }
     enum nd_status status = set_arithmetics(&bind, err);
     if (status == ND_OK)
         status = add_faults(&bind, err);
@@ -339,15 +339,6 @@ static enum nd_status nd_emu_bind(const struct nd_emulation *emulation, const st
     else
         nd_emu_unbind(&bind.out);
     return status;
-}
-
-/* names NULL: as the model calls its tensors. Items are borrowed. *out needs nd_emu_unbind on success only. */
-static void nd_emu_unbind(struct nd_emu_binding *binding)
-{
-    for (size_t e = 0; binding->layers != NULL && e < binding->n_tensors; e++)
-        free(binding->layers[e].faults);
-    free(binding->layers);
-    *binding = (struct nd_emu_binding){0};
 }
 
 /* What can be written down of a device in one attribute of a capture. */

@@ -7,6 +7,7 @@
  * of the model that was asked for: the one at hand may be a part of it whose tensors have other names
  *
  * What such a device remembers (the sample before, the number of the run) lives as long as the session. */
+#include "devices/emulator/emulate_internal.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -162,17 +163,6 @@ static enum nd_status describe_inputs(struct nd_runtime_session *session, struct
     return ND_OK;
 }
 
-/* The tensors by their tensors; of two of one tensor the first. */
-static enum nd_status name_tensors(const struct nd_model *model, struct nd_names *names, struct nd_error *err)
-{
-    for (size_t e = 0; e < nd_model_n_tensors(model); e++) {
-        const char *tensor = nd_model_tensor(model, e)->onnx_name;
-        if (nd_names_find(names, tensor) == SIZE_MAX && !nd_names_add(names, tensor, e))
-            return nd_fail_memory(err);
-    }
-    return ND_OK;
-}
-
 static enum nd_status describe_output(struct nd_runtime_session *session, const struct nd_names *names,
                                       size_t i, struct nd_error *err)
 {
@@ -200,7 +190,12 @@ static enum nd_status describe_outputs(struct nd_runtime_session *session, struc
     session->outputs = nd_calloc(session->n_outputs, sizeof *session->outputs);
     session->output_of_tensor = nd_calloc(nd_model_n_tensors(model), sizeof *session->output_of_tensor);
     ND_TRY_MEMORY(session->outputs != NULL && session->output_of_tensor != NULL, err);
-    ND_TRY(name_tensors(model, &names, err));
+    /* The tensors by their tensors; of two of one tensor the first. */
+    for (size_t e = 0; e < nd_model_n_tensors(model); e++) {
+        const char *tensor = nd_model_tensor(model, e)->onnx_name;
+        if (nd_names_find(&names, tensor) == SIZE_MAX && !nd_names_add(&names, tensor, e))
+            return nd_fail_memory(err);
+    }
     for (size_t i = 0; i < session->n_outputs; i++)
         ND_TRY(describe_output(session, &names, i, err));
     return ND_OK;
@@ -319,6 +314,14 @@ static enum nd_status found(void *context, size_t tensor, const struct nd_array 
     for (; output != NULL; output = output->next)
         ND_TRY(store_output(output, values, &session->views[output - session->outputs], err));
     return ND_OK;
+}
+
+/* The next run is one more of the same sample, beyond n_repeats: samples are not counted on, and only flips
+ * differ.
+ */
+static void nd_emulator_repeat(struct nd_emulator *emulator)
+{
+    emulator->is_again = emulator->n_runs > 0;
 }
 
 void nd_session_repeat(struct nd_runtime_session *session)

@@ -218,12 +218,6 @@ static const struct nd_fleet_device *nd_fleet_find(const struct nd_fleet *fleet,
     return NULL;
 }
 
-static const struct nd_fleet_host *nd_fleet_host_of(const struct nd_fleet *fleet,
-                                                    const struct nd_fleet_device *device)
-{
-    return device != NULL ? find_host(fleet, device->host) : NULL;
-}
-
 /* ---- KEEP ---- */
 
 /* The places of a host of the fleet file: at most `captures` captures run on its devices at once, in all
@@ -508,7 +502,7 @@ enum nd_status nd_lease_take(const struct nd_device *device, const struct nd_cap
     if (status != ND_OK)
         return status;
     const struct nd_fleet_device *listed = nd_fleet_find(&fleet, device->transport, device->address);
-    const struct nd_fleet_host *host = nd_fleet_host_of(&fleet, listed);
+    const struct nd_fleet_host *host = listed != NULL ? find_host(&fleet, listed->host) : NULL;
     bool is_limited = host != NULL && host->captures > 0;
     bool is_leased = listed != NULL && fleet.lease.n > 0;
     if (is_limited || is_leased)

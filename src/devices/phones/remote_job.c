@@ -284,9 +284,17 @@ static char *question_of_remote_libraries(const struct nd_remote *remote)
     return nd_strbuf_take(&text);
 }
 
-static void read_answer_of_remote_libraries(struct nd_remote *remote, char *answer)
+enum nd_status nd_remote_read_libraries(struct nd_remote *remote, const char *spool, struct nd_error *err)
 {
-    char *rest = answer;
+    ND_CLEANUP(nd_remote_reply_deinit) struct nd_remote_reply reply = {0};
+    nd_remote_free_libraries(remote);
+    ND_TRY(list(remote, spool, err));
+    if (remote->n_libraries == 0)
+        return ND_OK;
+    ND_FREED char *text = question_of_remote_libraries(remote);
+    ND_TRY_MEMORY(text != NULL, err);
+    ND_TRY(nd_transport_shell(remote->transport, text, &reply, err));
+    char *rest = reply.out;
     for (size_t i = 0; i < remote->n_libraries; i++) {
         if (remote->libraries[i].sha256[0] != '\0')
             continue;
@@ -294,21 +302,7 @@ static void read_answer_of_remote_libraries(struct nd_remote *remote, char *answ
         if (line != NULL && strspn(line, "0123456789abcdef") == HEX_DIGITS)
             memcpy(remote->libraries[i].sha256, line, HEX_DIGITS);
     }
-}
-
-enum nd_status nd_remote_read_libraries(struct nd_remote *remote, const char *spool, struct nd_error *err)
-{
-    ND_CLEANUP(nd_remote_reply_deinit) struct nd_remote_reply reply = {0};
-    nd_remote_free_libraries(remote);
-    enum nd_status status = list(remote, spool, err);
-    if (status != ND_OK || remote->n_libraries == 0)
-        return status;
-    ND_FREED char *text = question_of_remote_libraries(remote);
-    ND_TRY_MEMORY(text != NULL, err);
-    status = nd_transport_shell(remote->transport, text, &reply, err);
-    if (status == ND_OK)
-        read_answer_of_remote_libraries(remote, reply.out);
-    return status;
+    return ND_OK;
 }
 
 /* ---- what is sent ---- */
@@ -348,17 +342,6 @@ static enum nd_status collect_beside(struct nd_bundle *bundle, const struct nd_m
     return status;
 }
 
-static enum nd_status collect_models(struct nd_bundle *bundle, const struct nd_remote_run *run,
-                                     struct nd_error *err)
-{
-    const struct nd_agent_job *job = run->job;
-    enum nd_status status = ND_OK;
-    for (size_t p = 0; p < job->n_passes && status == ND_OK; p++)
-        status = nd_bundle_add(bundle, nd_path_base(job->passes[p].model), job->passes[p].model, false, err);
-    return status == ND_OK && run->model != NULL ? collect_beside(bundle, run->model, job->passes[0].model, err)
-                                                 : status;
-}
-
 static enum nd_status collect_agent(struct nd_remote *remote, const struct nd_remote_run *run,
                                     struct nd_error *err)
 {
@@ -377,7 +360,14 @@ static enum nd_status send_all(struct nd_remote *remote, const struct nd_remote_
     if (remote->runtime.n == 0)
         ND_TRY(collect_runtime(&remote->runtime, run->device, err));
     nd_bundle_deinit(&remote->model);
-    ND_TRY(collect_models(&remote->model, run, err));
+    const struct nd_agent_job *job = run->job;
+    enum nd_status status = ND_OK;
+    for (size_t p = 0; p < job->n_passes && status == ND_OK; p++)
+        status =
+            nd_bundle_add(&remote->model, nd_path_base(job->passes[p].model), job->passes[p].model, false, err);
+    ND_TRY(status == ND_OK && run->model != NULL
+               ? collect_beside(&remote->model, run->model, job->passes[0].model, err)
+               : status);
     bool is_known = run->is_trial && remote->agent.folder != NULL && remote->runtime.folder != NULL;
     return nd_bundles_place(bundles, is_known ? 1 : 3, remote->transport, remote->root, &remote->free_bytes,
                             err);

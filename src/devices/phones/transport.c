@@ -246,18 +246,16 @@ enum nd_status nd_transport_push(struct nd_transport *transport, const char *loc
                                               .stdin_path = local,
                                               .time_limit_s =
                                                   min_limit_s + (double)info.st_size / slowest_bytes_s};
-    struct nd_remote_reply reply = {0};
-    enum nd_status status = ND_OK;
+    ND_CLEANUP(nd_remote_reply_deinit) struct nd_remote_reply reply = {0};
     /* A link that breaks may end the file for the machine, which then holds a part of it. */
     for (int i = 0; i < N_PUSH_TRIES; i++) {
         nd_remote_reply_deinit(&reply);
         transport->traffic.bytes_sent += (uint64_t)info.st_size;
-        status = nd_transport_run(transport, &command, &reply, err);
-        if (status != ND_OK || reply.exit_code != EXIT_WRONG_DIGEST)
+        ND_TRY(nd_transport_run(transport, &command, &reply, err));
+        if (reply.exit_code != EXIT_WRONG_DIGEST)
             break;
     }
-    if (status == ND_OK && reply.exit_code != 0)
-        status = fail_push(transport, local, &reply, err);
-    nd_remote_reply_deinit(&reply);
-    return status;
+    if (reply.exit_code != 0)
+        ND_TRY(fail_push(transport, local, &reply, err));
+    return ND_OK;
 }

@@ -134,14 +134,6 @@ static void note_entry(struct dynamic *dynamic, const GElf_Dyn *entry)
     }
 }
 
-static void note_libc(struct elf_file *file, const char *needed)
-{
-    if (strcmp(needed, "libc.so.6") == 0)
-        file->has_glibc = true;
-    else if (strcmp(needed, "libc.so") == 0 || strcmp(needed, "liblog.so") == 0)
-        file->has_bionic = true;
-}
-
 /* ONNX Runtime exports its one function as version VERS_<its own>, which so stands in the string table. */
 static bool take_version(const struct dynamic *dynamic, struct nd_elf_facts *facts)
 {
@@ -174,7 +166,10 @@ static enum nd_status take_dynamic(struct elf_file *file, const struct dynamic *
         const char *needed = string_at(dynamic, dynamic->needed[i]);
         if (needed == NULL)
             return fail_damaged(file, "the name of a library that it needs lies outside of its strings", err);
-        note_libc(file, needed);
+        if (strcmp(needed, "libc.so.6") == 0)
+            file->has_glibc = true;
+        else if (strcmp(needed, "libc.so") == 0 || strcmp(needed, "liblog.so") == 0)
+            file->has_bionic = true;
         facts->needed[facts->n_needed] = nd_strdup(needed);
         ND_TRY_MEMORY(facts->needed[facts->n_needed++] != NULL, err);
     }

@@ -671,6 +671,13 @@ static enum nd_status make_all(struct nd_adding *adding, struct nd_error *err)
     return status;
 }
 
+static void nd_pick_deinit(struct nd_pick *pick)
+{
+    free(pick->files);
+    pick->files = NULL;
+    pick->n = 0;
+}
+
 enum nd_status nd_runtimes_add(const char *const *sources, size_t n_sources,
                                const struct nd_runtime_adding *how, char **report, struct nd_error *err)
 {

@@ -304,10 +304,3 @@ enum nd_status nd_pick_choose(const struct nd_runtime_parts *parts, struct nd_pi
     ND_TRY(take_skeletons(parts, pick, err));
     return take_linked(parts, pick, err);
 }
-
-void nd_pick_deinit(struct nd_pick *pick)
-{
-    free(pick->files);
-    pick->files = NULL;
-    pick->n = 0;
-}

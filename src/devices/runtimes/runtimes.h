@@ -173,6 +173,5 @@ struct nd_pick {
 /* Fills pick for pick->abi; empty (n = 0) when nothing is for it. ND_E_RUNTIME_SOURCE when two sources give the
  * same library. */
 enum nd_status nd_pick_choose(const struct nd_runtime_parts *parts, struct nd_pick *pick, struct nd_error *err);
-void nd_pick_deinit(struct nd_pick *pick);
 
 #endif

@@ -290,24 +290,19 @@ static enum nd_status rank(struct curve *c, struct nd_error *err)
 
 /* ---- one point ---- */
 
-static void take_accuracy_cost(const struct nd_alignment *result, struct nd_alignment_point *point)
-{
-    point->sqnr_db = HUGE_VAL;
-    point->loss_db = result->n_outputs > 0 ? -HUGE_VAL : (double)NAN;
-    for (size_t i = 0; i < result->n_outputs; i++) {
-        const struct nd_alignment_output *output = &result->outputs[i];
-        point->sqnr_db = output->sqnr_after_db < point->sqnr_db ? output->sqnr_after_db : point->sqnr_db;
-        point->loss_db =
-            output->loss_db > point->loss_db || isnan(output->loss_db) ? output->loss_db : point->loss_db;
-    }
-}
-
 static enum nd_status measure(struct nd_align_job *trial, struct nd_alignment_point *point,
                               struct nd_error *err)
 {
     struct nd_align_contrast contrast;
     ND_TRY(nd_align_accuracy_cost(trial, NULL, err));
-    take_accuracy_cost(trial->result, point);
+    point->sqnr_db = HUGE_VAL;
+    point->loss_db = trial->result->n_outputs > 0 ? -HUGE_VAL : (double)NAN;
+    for (size_t i = 0; i < trial->result->n_outputs; i++) {
+        const struct nd_alignment_output *output = &trial->result->outputs[i];
+        point->sqnr_db = output->sqnr_after_db < point->sqnr_db ? output->sqnr_after_db : point->sqnr_db;
+        point->loss_db =
+            output->loss_db > point->loss_db || isnan(output->loss_db) ? output->loss_db : point->loss_db;
+    }
     ND_TRY(nd_align_contrast(trial, trial->aligned,
                              min_of(CONTRAST_SAMPLES, nd_align_n_samples(trial->options)), &contrast, err));
     point->n_values = contrast.n_values;
@@ -544,12 +539,16 @@ static bool is_over_budget(const struct nd_alignment *result)
     return false;
 }
 
-static enum nd_status write_and_prove(struct nd_align_job *job, const struct nd_align_plan *plan,
-                                      struct nd_error *err)
+/* job->model is what it was before. A plan that was made of the equalised one can only be freed then. */
+static enum nd_status nd_align_unequalise(struct nd_align_job *job, struct nd_error *err)
 {
-    ND_TRY(nd_align_write(job, plan, err));
-    ND_TRY(nd_align_tell(job, "prove", 0, 1, err));
-    return nd_align_prove(job, err);
+    if (job->equalised == NULL)
+        return ND_OK;
+    nd_align_equalised_destroy(&job->equalised);
+    job->model = job->folded != NULL ? job->folded : job->original;
+    job->result->n_equalised = 0;
+    nd_observed_destroy(&job->observed);
+    return nd_align_observe(job, &job->observed, err);
 }
 
 /* What a part of the layers would cost is told with the refusal. */
@@ -623,7 +622,9 @@ static enum nd_status align_chosen(struct nd_align_job *job, const bool *is_chos
     ND_TRY(nd_align_tell(job, "plan", 0, 1, err));
     ND_TRY(nd_align_plan_make(&plan, err));
     ND_TRY(take_steps(job, &plan, err));
-    ND_TRY(write_and_prove(job, &plan, err));
+    ND_TRY(nd_align_write(job, &plan, err));
+    ND_TRY(nd_align_tell(job, "prove", 0, 1, err));
+    ND_TRY(nd_align_prove(job, err));
     return weigh_and_write(job, &plan, err);
 }
 

@@ -725,9 +725,14 @@ static enum nd_status add_quantisers(struct nd_align_plan *plan, struct nd_error
     return ND_OK;
 }
 
-/* A layer that is not chosen goes on as it is: its bias rests on the scale of its input. */
-static void settle_others(struct nd_align_plan *plan)
+enum nd_status nd_align_plan_make(struct nd_align_plan *plan, struct nd_error *err)
 {
+    ND_TRY(nd_quantisers_init(&plan->quantisers, plan->model, plan->float_model, err));
+    plan->steps = nd_calloc(plan->model->n_tensors, sizeof *plan->steps);
+    ND_TRY_MEMORY(plan->steps != NULL, err);
+    for (size_t e = 0; e < plan->model->n_tensors; e++)
+        plan->steps[e].obstacle = "npudiff cannot evaluate an operator before it";
+    /* A layer that is not chosen goes on as it is: its bias rests on the scale of its input. */
     for (size_t u = 0; u < plan->model->n_layers && plan->is_chosen != NULL; u++) {
         const struct nd_model_layer *layer = &plan->model->layers[u];
         if (plan->is_chosen[layer->tensor] || !nd_align_is_product(layer->op_types))
@@ -736,16 +741,6 @@ static void settle_others(struct nd_align_plan *plan)
         for (size_t i = 0; i < layer->n_inputs; i++)
             nd_quantiser_of(&plan->quantisers, layer->inputs[i])->is_settled = true;
     }
-}
-
-enum nd_status nd_align_plan_make(struct nd_align_plan *plan, struct nd_error *err)
-{
-    ND_TRY(nd_quantisers_init(&plan->quantisers, plan->model, plan->float_model, err));
-    plan->steps = nd_calloc(plan->model->n_tensors, sizeof *plan->steps);
-    ND_TRY_MEMORY(plan->steps != NULL, err);
-    for (size_t e = 0; e < plan->model->n_tensors; e++)
-        plan->steps[e].obstacle = "npudiff cannot evaluate an operator before it";
-    settle_others(plan);
     ND_TRY(visit_all(plan, err));
     return add_quantisers(plan, err);
 }

@@ -284,7 +284,6 @@ struct nd_align_pairs {
  * rounded for. Call deinit in any case. Errors as nd_exact_graph_create. */
 enum nd_status nd_align_pairs_find(const struct nd_align_job *job, struct nd_align_pairs *pairs,
                                    struct nd_error *err);
-void nd_align_pairs_deinit(struct nd_align_pairs *pairs);
 
 /* The largest weight of each channel. */
 void nd_align_channel_sizes(const struct nd_align_product *product, bool is_output, double *sizes);
@@ -317,7 +316,5 @@ struct nd_align_folds {
 /* equalise.c: equalises what lowers the error at the outputs, as it is measured; job->model is the model that
  * it led to, or stays. */
 enum nd_status nd_align_equalise_best(struct nd_align_job *job, struct nd_error *err);
-/* job->model is what it was before. A plan that was made of the equalised one can only be freed then. */
-enum nd_status nd_align_unequalise(struct nd_align_job *job, struct nd_error *err);
 
 #endif

@@ -365,7 +365,6 @@ static enum nd_status nd_align_folds_init(const struct nd_align_options *options
                                           struct nd_error *err)
 {
     struct nd_align_options fit;
-    enum nd_status status = ND_OK;
     *folds = (struct nd_align_folds){0};
     if (!nd_align_fit_options(options, &fit) || nd_align_n_samples(&fit) < ND_ALIGN_FOLDS)
         return ND_OK;
@@ -373,10 +372,8 @@ static enum nd_status nd_align_folds_init(const struct nd_align_options *options
         struct nd_align_fold *fold = &folds->items[i];
         fold->options = fit;
         fold->n_probes = fit.n_probes;
-        for (size_t part = 0; part < 2 && status == ND_OK; part++)
-            status = fill_part(&fit, i, part, fold, err);
-        if (status != ND_OK)
-            return status;
+        for (size_t part = 0; part < 2; part++)
+            ND_TRY(fill_part(&fit, i, part, fold, err));
         fold->options.fit = fold->views[0];
         fold->options.probes = fold->views[1];
         fold->options.n_samples = MAX_SAMPLES;
@@ -546,6 +543,17 @@ static enum nd_status take_over(struct search *s, struct nd_error *err)
     return nd_align_observe(job, &job->observed, err);
 }
 
+static void nd_align_pairs_deinit(struct nd_align_pairs *pairs)
+{
+    for (size_t i = 0; i < pairs->n_products; i++)
+        ND_FREE_ALL(pairs->products[i].weights, pairs->products[i].bias);
+    for (size_t i = 0; i < pairs->n; i++) {
+        ND_FREE_ALL(pairs->items[i].low, pairs->items[i].high);
+    }
+    ND_FREE_ALL(pairs->products, pairs->items);
+    *pairs = (struct nd_align_pairs){0};
+}
+
 enum nd_status nd_align_equalise_best(struct nd_align_job *job, struct nd_error *err)
 {
     struct search s = {.job = job, .strength = 1};
@@ -574,15 +582,4 @@ enum nd_status nd_align_equalise_best(struct nd_align_job *job, struct nd_error 
     nd_align_folds_deinit(&s.folds);
     ND_FREE_ALL(s.path, s.noises, s.best, s.is_on);
     return status;
-}
-
-enum nd_status nd_align_unequalise(struct nd_align_job *job, struct nd_error *err)
-{
-    if (job->equalised == NULL)
-        return ND_OK;
-    nd_align_equalised_destroy(&job->equalised);
-    job->model = job->folded != NULL ? job->folded : job->original;
-    job->result->n_equalised = 0;
-    nd_observed_destroy(&job->observed);
-    return nd_align_observe(job, &job->observed, err);
 }

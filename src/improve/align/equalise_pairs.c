@@ -42,17 +42,6 @@ void nd_align_pair_factors(const struct nd_align_pair *pair, const double *sizes
 
 enum { W = 1, B = 2 };
 
-void nd_align_pairs_deinit(struct nd_align_pairs *pairs)
-{
-    for (size_t i = 0; i < pairs->n_products; i++)
-        ND_FREE_ALL(pairs->products[i].weights, pairs->products[i].bias);
-    for (size_t i = 0; i < pairs->n; i++) {
-        ND_FREE_ALL(pairs->items[i].low, pairs->items[i].high);
-    }
-    ND_FREE_ALL(pairs->products, pairs->items);
-    *pairs = (struct nd_align_pairs){0};
-}
-
 /* ---- layers ---- */
 
 struct finder {

@@ -63,16 +63,6 @@ static void join(struct nd_quantisers *q, size_t a, size_t b)
     q->of_tensor[first > second ? first : second] = first > second ? second : first;
 }
 
-static void join_layers(struct nd_quantisers *q, const struct nd_model *model)
-{
-    for (size_t u = 0; u < model->n_layers; u++) {
-        const struct nd_model_layer *layer = &model->layers[u];
-        for (size_t i = 0; i < layer->n_inputs && only_passes_on(layer->op_types); i++)
-            if (is_same(&model->tensors[layer->inputs[i]], &model->tensors[layer->tensor]))
-                join(q, layer->inputs[i], layer->tensor);
-    }
-}
-
 size_t nd_quantiser_tensor(const struct nd_model *model, size_t n)
 {
     const struct nd_graph_node *node = &model->graph.nodes[n];
@@ -306,7 +296,12 @@ enum nd_status nd_quantisers_init(struct nd_quantisers *q, const struct nd_model
         quant->scale[0] = q->items[e].old_scale = old->scale[0];
         quant->zero_point[0] = q->items[e].old_zero_point = old->zero_point[0];
     }
-    join_layers(q, model);
+    for (size_t u = 0; u < model->n_layers; u++) {
+        const struct nd_model_layer *layer = &model->layers[u];
+        for (size_t i = 0; i < layer->n_inputs && only_passes_on(layer->op_types); i++)
+            if (is_same(&model->tensors[layer->inputs[i]], &model->tensors[layer->tensor]))
+                join(q, layer->inputs[i], layer->tensor);
+    }
     ND_TRY(settle(q, model, float_model, err));
     make_common(q, model);
     return ND_OK;

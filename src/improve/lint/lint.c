@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "arithmetic/known/conditions.h"
 #include "arithmetic/operators/ops_shared.h"
 #include "core/files/file.h"
 #include "core/memory.h"
@@ -298,15 +297,6 @@ static bool is_handed_out(const struct nd_lint_job *job, size_t quantise)
     return is;
 }
 
-static enum nd_status mend_forced(struct nd_lint_job *job, size_t quantise, const struct nd_forced *forced,
-                                  struct nd_lint_finding *finding, struct nd_error *err)
-{
-    const char *obstacle;
-    ND_TRY(nd_lint_change_tensor(job, quantise, &forced->quant, &obstacle, err));
-    return obstacle != NULL ? nd_lint_say_obstacle(finding, err, "%s", obstacle)
-                            : nd_lint_say_change(finding, err, "the output has scale %s", forced->text);
-}
-
 /* is_output: of the model; else inside of it. */
 static enum nd_status look_forced(struct nd_lint_job *job, size_t node, bool is_output, struct nd_error *err)
 {
@@ -323,7 +313,10 @@ static enum nd_status look_forced(struct nd_lint_job *job, size_t node, bool is_
     ND_TRY(nd_lint_find(job, &(struct nd_lint_at){node, effect}, &finding, err,
                         "the output has scale %.7g with zero point %lld, and the NPU writes it with scale %s",
                         (double)y->scale[0], (long long)y->zero_point[0], forced->text));
-    return mend_forced(job, quantise, forced, finding, err);
+    const char *obstacle;
+    ND_TRY(nd_lint_change_tensor(job, quantise, &forced->quant, &obstacle, err));
+    return obstacle != NULL ? nd_lint_say_obstacle(finding, err, "%s", obstacle)
+                            : nd_lint_say_change(finding, err, "the output has scale %s", forced->text);
 }
 
 static enum nd_status nd_lint_forced(struct nd_lint_job *job, size_t node, struct nd_error *err)
@@ -702,17 +695,6 @@ static enum nd_status mend(struct nd_lint_job *job, const char *output, struct n
     return result->output != NULL ? ND_OK : nd_fail_memory(err);
 }
 
-static void count(struct nd_lint *result)
-{
-    for (size_t i = 0; i < result->n_findings; i++) {
-        enum nd_lint_level level = result->findings[i].rule->level;
-        result->n_errors += level == ND_LINT_ERROR;
-        result->n_warnings += level == ND_LINT_WARNING;
-        result->n_notes += level == ND_LINT_NOTE;
-        result->n_left += level != ND_LINT_NOTE && !result->findings[i].is_mended;
-    }
-}
-
 enum nd_status nd_lint_model(const struct nd_model *model, const struct nd_lint_options *options,
                              struct nd_lint **out, struct nd_error *err)
 {
@@ -730,7 +712,13 @@ enum nd_status nd_lint_model(const struct nd_model *model, const struct nd_lint_
                        "'%s' is not quantised: it has no QuantizeLinear and no DequantizeLinear", model->path));
     if (own.output != NULL)
         ND_TRY(mend(&job, own.output, err));
-    count(job.result);
+    for (size_t i = 0; i < job.result->n_findings; i++) {
+        enum nd_lint_level level = job.result->findings[i].rule->level;
+        job.result->n_errors += level == ND_LINT_ERROR;
+        job.result->n_warnings += level == ND_LINT_WARNING;
+        job.result->n_notes += level == ND_LINT_NOTE;
+        job.result->n_left += level != ND_LINT_NOTE && !job.result->findings[i].is_mended;
+    }
     *out = job.result;
     job.result = NULL;
     return ND_OK;

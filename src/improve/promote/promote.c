@@ -225,8 +225,6 @@ static enum nd_status nd_find_proposals(struct nd_promote_job *job, struct nd_er
 
 /* ---- on devices, against the float model ---- */
 
-static enum nd_status nd_promote_tell(const struct nd_promote_job *job, const char *stage, size_t n_done,
-                                      size_t n_total, struct nd_error *err);
 static enum nd_status nd_try_proposals(struct nd_promote_job *job, struct nd_error *err);
 
 /* One model on several devices. */
@@ -241,6 +239,17 @@ struct run {
     struct nd_error *failures;    /* [n_devices] of devices that failed: status ND_OK otherwise */
     size_t n_done;
 };
+
+static enum nd_status nd_promote_tell(const struct nd_promote_job *job, const char *stage, size_t n_done,
+                                      size_t n_total, struct nd_error *err)
+{
+    const struct nd_promote_options *options = job->options;
+    if (options->is_cancelled != NULL && options->is_cancelled(options->cancel_context))
+        return nd_fail(err, ND_E_CANCELLED, NULL, "cancelled");
+    if (options->progress != NULL)
+        options->progress(options->progress_context, stage, n_done, n_total);
+    return ND_OK;
+}
 
 /* A nd_device_task. */
 static enum nd_status capture_one(void *context, size_t task, struct nd_error *err)
@@ -426,17 +435,6 @@ void nd_promoted_destroy(struct nd_promoted **promoted)
         free(old->devices[d].label);
     ND_FREE_ALL(old->layers, old->devices, old->model, old->float_model, old->output, old);
     *promoted = NULL;
-}
-
-static enum nd_status nd_promote_tell(const struct nd_promote_job *job, const char *stage, size_t n_done,
-                                      size_t n_total, struct nd_error *err)
-{
-    const struct nd_promote_options *options = job->options;
-    if (options->is_cancelled != NULL && options->is_cancelled(options->cancel_context))
-        return nd_fail(err, ND_E_CANCELLED, NULL, "cancelled");
-    if (options->progress != NULL)
-        options->progress(options->progress_context, stage, n_done, n_total);
-    return ND_OK;
 }
 
 /* ---- before anything is done ---- */
@@ -740,19 +738,18 @@ static enum nd_status compute_gains(struct search *s, struct nd_error *err)
 static enum nd_status search(struct search *s, struct nd_error *err)
 {
     const struct nd_promoted *result = s->job->result;
-    enum nd_status status = compute_gains(s, err);
-    while (status == ND_OK && result->n_kept < s->job->options->n_layers && s->n_failed < MAX_FAILURES) {
+    ND_TRY(compute_gains(s, err));
+    while (result->n_kept < s->job->options->n_layers && s->n_failed < MAX_FAILURES) {
         size_t n_kept = result->n_kept, next = SIZE_MAX;
-        status = nd_promote_tell(s->job, "proposals", s->n_tried, result->n_layers, err);
-        if (status == ND_OK)
-            status = find_best(s, &next, err);
-        if (status != ND_OK || next == SIZE_MAX)
-            return status;
-        status = try_layer(s, next, err);
-        if (status == ND_OK && result->n_kept > n_kept)
-            status = compute_gains(s, err);
+        ND_TRY(nd_promote_tell(s->job, "proposals", s->n_tried, result->n_layers, err));
+        ND_TRY(find_best(s, &next, err));
+        if (next == SIZE_MAX)
+            return ND_OK;
+        ND_TRY(try_layer(s, next, err));
+        if (result->n_kept > n_kept)
+            ND_TRY(compute_gains(s, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* Tries the proposals in their order, and keeps those that help. */

@@ -322,14 +322,13 @@ static enum nd_status examine_tensors(struct nd_reducer *reducer, const struct n
 {
     const struct nd_graph *graph = &reducer->model->graph;
     struct nd_reduction_difference *worst = &reducer->out->difference;
-    enum nd_status status = ND_OK;
     bool has_first = false, has_worst = false;
     *worst = *inner = (struct nd_reduction_difference){.max_lsb = NAN};
-    for (size_t e = 0; status == ND_OK && e < nd_capture_n_tensors(capture); e++) {
+    for (size_t e = 0; e < nd_capture_n_tensors(capture); e++) {
         struct nd_reduction_difference one;
         const struct nd_tensor *tensor = nd_capture_tensor(capture, e);
-        status = nd_difference_of_tensor(&reducer->recorded, capture, e, false, &one, err);
-        if (status != ND_OK || isnan(one.fraction))
+        ND_TRY(nd_difference_of_tensor(&reducer->recorded, capture, e, false, &one, err));
+        if (isnan(one.fraction))
             continue;
         if (is_looked_at(reducer, tensor) && (!has_worst || nd_difference_is_worse(&one, worst))) {
             *worst = one;
@@ -344,7 +343,7 @@ static enum nd_status examine_tensors(struct nd_reducer *reducer, const struct n
             has_first = true;
         }
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status find_difference(struct nd_reducer *reducer, const struct nd_run *run, unsigned *score,

@@ -75,26 +75,25 @@ static enum nd_status capture_floats(struct run *run, struct nd_error *err)
 static enum nd_status capture_all(struct run *run, struct nd_error *err)
 {
     struct nd_sweep_job *job = run->job;
-    enum nd_status status = capture_floats(run, err);
-    for (size_t i = 0; i < job->result->n_settings && status == ND_OK; i++) {
+    ND_TRY(capture_floats(run, err));
+    for (size_t i = 0; i < job->result->n_settings; i++) {
         struct nd_sweep_setting *setting = &job->result->settings[i];
         const struct nd_workload work = {job->model, &job->devices[i], job->options->probes,
                                          job->options->n_probes};
         struct nd_error failure = {0};
         char name[32];
         snprintf(name, sizeof name, "setting%zu.h5", i);
-        status = tell(job, "capture", i, job->result->n_settings, err);
-        if (status == ND_OK)
-            status = capture(job, &work, name, &run->captures[i], &failure, err);
-        if (status != ND_OK || run->captures[i] != NULL)
+        ND_TRY(tell(job, "capture", i, job->result->n_settings, err));
+        ND_TRY(capture(job, &work, name, &run->captures[i], &failure, err));
+        if (run->captures[i] != NULL)
             continue;
         if (i == 0)
             return nd_capture_pass_on(&failure, job->model, &job->devices[0], err);
         setting->failure = nd_strdup(failure.message);
         *(job->options->n_variations > 0 ? &job->result->n_failed : &job->result->n_refused) += 1;
-        status = setting->failure != NULL ? ND_OK : nd_fail_memory(err);
+        ND_TRY_MEMORY(setting->failure != NULL, err);
     }
-    return status;
+    return ND_OK;
 }
 
 /* ---- comparing ---- */

@@ -23,8 +23,6 @@ struct nd_patterns {
     uint32_t *counts;    /* [n] */
 };
 
-static void nd_patterns_deinit(struct nd_patterns *patterns);
-
 /* A pattern, its sample behind it: [width] bits, then a uint32_t. */
 static size_t row_bytes(size_t width)
 {
@@ -70,6 +68,12 @@ static void number(unsigned char *rows, size_t n_rows, struct nd_patterns *out)
     out->n = n;
 }
 
+static void nd_patterns_deinit(struct nd_patterns *patterns)
+{
+    ND_FREE_ALL(patterns->bits, patterns->of_sample, patterns->counts);
+    *patterns = (struct nd_patterns){0};
+}
+
 static enum nd_status nd_patterns_make(const struct nd_rights *in, struct nd_patterns *out,
                                        struct nd_error *err)
 {
@@ -96,12 +100,6 @@ static enum nd_status nd_patterns_make(const struct nd_rights *in, struct nd_pat
         *out = made;
     }
     return status;
-}
-
-static void nd_patterns_deinit(struct nd_patterns *patterns)
-{
-    ND_FREE_ALL(patterns->bits, patterns->of_sample, patterns->counts);
-    *patterns = (struct nd_patterns){0};
 }
 
 /* Families of contrasts; the intervals of a family hold together. */

@@ -21,8 +21,6 @@ struct nd_campaign_reading {
     struct nd_error *err;
 };
 
-static bool nd_campaign_relocate(const char *folder, char **path);
-
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
 /* Devices as the file has them: one by its URI, or all combinations. */
@@ -31,6 +29,15 @@ struct raw_devices {
     struct nd_texts chipsets, runtimes, options;
     const yaml_node_t *prepared;
 };
+
+/* *path is replaced by itself from the folder of the campaign. False: out of memory. */
+static bool nd_campaign_relocate(const char *folder, char **path)
+{
+    char *joined = strcmp(folder, ".") == 0 ? nd_strdup(*path) : nd_path_join(folder, *path);
+    free(*path);
+    *path = joined;
+    return joined != NULL;
+}
 
 /* The mapping of model names to files, whose keys nobody knows beforehand. */
 static enum nd_status read_prepared(struct nd_campaign_reading *reading, const yaml_node_t *node,
@@ -235,15 +242,6 @@ void nd_campaign_deinit(struct nd_campaign *campaign)
 }
 
 /* ---- paths ---- */
-
-/* *path is replaced by itself from the folder of the campaign. False: out of memory. */
-static bool nd_campaign_relocate(const char *folder, char **path)
-{
-    char *joined = strcmp(folder, ".") == 0 ? nd_strdup(*path) : nd_path_join(folder, *path);
-    free(*path);
-    *path = joined;
-    return joined != NULL;
-}
 
 /* "NAME=PATH[,labels=PATH]" with both paths relocated; anything else stays as it is. */
 static bool relocate_probe(const char *folder, char **spec)

@@ -124,16 +124,6 @@ enum { SEED = 20240229 };
 
 /* ---- measuring ---- */
 
-/* Real values of one sample. */
-static void load(const struct nd_layout *layout, const struct nd_kernels *kernels, const unsigned char *bytes,
-                 double *values)
-{
-    for (size_t first = 0; first < layout->n_elems; first += ND_BLOCK) {
-        size_t n = layout->n_elems - first < ND_BLOCK ? layout->n_elems - first : ND_BLOCK;
-        nd_layout_load(layout, kernels, bytes + first * layout->elem_bytes, first, n, values + first);
-    }
-}
-
 static enum nd_status measure(const struct nd_capture *capture, size_t probe, size_t tensor,
                               const struct nd_probe_goal *goal, struct nd_target_sums **out,
                               struct nd_error *err)
@@ -153,7 +143,11 @@ static enum nd_status measure(const struct nd_capture *capture, size_t probe, si
     ND_TRY_MEMORY(bytes != NULL && values != NULL && sums != NULL, err);
     for (size_t i = 0; i < goal->n_samples; i++) {
         ND_TRY(nd_capture_read_verified(&(struct nd_probe_values){capture, probe, tensor}, i, 1, bytes, err));
-        load(&layout, kernels, bytes, values);
+        /* Real values of one sample. */
+        for (size_t first = 0; first < layout.n_elems; first += ND_BLOCK) {
+            size_t n = layout.n_elems - first < ND_BLOCK ? layout.n_elems - first : ND_BLOCK;
+            nd_layout_load(&layout, kernels, bytes + first * layout.elem_bytes, first, n, values + first);
+        }
         sums[i] = nd_target_sums_of(values, goal->values + i * goal->n_elems, goal->n_elems);
     }
     *out = sums;

@@ -600,6 +600,23 @@ static enum nd_status put_entry(const struct nd_golden *store, const json_t *ent
     return path != NULL ? nd_file_put(path, text.text, text.len, err) : nd_fail_memory(err);
 }
 
+/* SHA-256 of the record's canonical text: the same for two captures that are equal in all that matters. False:
+ * out of memory. */
+static bool nd_record_device_facts(const json_t *record, char hex[static ND_SHA256_HEX_BYTES])
+{
+    static const char *const parts[] = {"axes", "status", "failure", "probes", "edges"};
+    json_t *plain = json_object();
+    bool is_whole = plain != NULL;
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        is_whole = is_whole && json_object_set(plain, parts[i], json_object_get(record, parts[i])) == 0;
+    ND_FREED char *text = is_whole ? json_dumps(plain, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    json_decref(plain);
+    if (text == NULL)
+        return false;
+    nd_sha256_bytes(text, strlen(text), hex);
+    return true;
+}
+
 /* The entry that says the same of a capture, with an object where one is wanted; n when there is none. */
 static size_t find_equal(const struct nd_golden *store, const json_t *entry, bool wants_object, bool *is_whole)
 {

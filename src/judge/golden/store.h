@@ -44,10 +44,6 @@ json_t *nd_record_of_capture(const struct nd_capture *capture);
 /* NULL when the record has all that the functions here read, else what is wrong. Static. */
 const char *nd_record_problem(const json_t *record);
 
-/* SHA-256 of the record's canonical text: the same for two captures that are equal in all that matters. False:
- * out of memory. */
-bool nd_record_device_facts(const json_t *record, char hex[static 65]);
-
 /* A copy without names, types, operators and messages, for a bundle; NULL when memory is out. */
 json_t *nd_record_hidden(const json_t *record);
 

@@ -557,21 +557,6 @@ json_t *nd_record_of_capture(const struct nd_capture *capture)
     return record;
 }
 
-bool nd_record_device_facts(const json_t *record, char hex[static ND_SHA256_HEX_BYTES])
-{
-    static const char *const parts[] = {"axes", "status", "failure", "probes", "edges"};
-    json_t *plain = json_object();
-    bool is_whole = plain != NULL;
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
-        is_whole = is_whole && json_object_set(plain, parts[i], json_object_get(record, parts[i])) == 0;
-    ND_FREED char *text = is_whole ? json_dumps(plain, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
-    json_decref(plain);
-    if (text == NULL)
-        return false;
-    nd_sha256_bytes(text, strlen(text), hex);
-    return true;
-}
-
 /* ---- checking ---- */
 
 static bool is_sound_tensor(const json_t *tensor, size_t n_probes)

@@ -229,19 +229,6 @@ static enum nd_status check_devices(const struct nd_qualification *q, const stru
     return ND_OK;
 }
 
-/* Two names of one device would be captured over one another. */
-static enum nd_status check_paths(const struct nd_qualification *q, const struct nd_qualify_model *model,
-                                  struct nd_error *err)
-{
-    for (size_t i = 0; i < model->n_cells; i++)
-        for (size_t k = 0; k < i; k++)
-            if (strcmp(model->cells[i].path, model->cells[k].path) == 0 ||
-                strcmp(model->cells[i].label, model->cells[k].label) == 0)
-                return nd_fail(err, ND_E_CAMPAIGN_FORMAT, q->campaign.path, "%s: two devices are called '%s'",
-                               q->campaign.path, model->cells[i].label);
-    return ND_OK;
-}
-
 /* Fills the cells of a model. */
 static enum nd_status nd_qualify_plan_cells(struct nd_qualification *q, struct nd_qualify_model *model,
                                             struct nd_error *err)
@@ -255,7 +242,14 @@ static enum nd_status nd_qualify_plan_cells(struct nd_qualification *q, struct n
     if (model->float_model != NULL && has_truth(model))
         ND_TRY(plan_reference(q, model, true, err));
     ND_TRY(check_devices(q, model, err));
-    return check_paths(q, model, err);
+    /* Two names of one device would be captured over one another. */
+    for (size_t i = 0; i < model->n_cells; i++)
+        for (size_t k = 0; k < i; k++)
+            if (strcmp(model->cells[i].path, model->cells[k].path) == 0 ||
+                strcmp(model->cells[i].label, model->cells[k].label) == 0)
+                return nd_fail(err, ND_E_CAMPAIGN_FORMAT, q->campaign.path, "%s: two devices are called '%s'",
+                               q->campaign.path, model->cells[i].label);
+    return ND_OK;
 }
 
 /* ---- models and their probes ---- */

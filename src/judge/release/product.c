@@ -488,14 +488,6 @@ static bool format_explanations(const struct nd_qualification *q, const struct n
     return !out->failed;
 }
 
-static void forget_explanations(const struct nd_qualification *q, struct nd_qualify_model *model)
-{
-    for (size_t d = 0; d < q->n_devices; d++) {
-        free(model->explanations[d]);
-        model->explanations[d] = NULL;
-    }
-}
-
 /* False: it is no such text, or memory is out. */
 static bool parse_explanations(const struct nd_qualification *q, struct nd_qualify_model *model,
                                const char *text)
@@ -545,18 +537,16 @@ static enum nd_status find_parts(const struct nd_qualification *q, const struct 
         return ND_OK;
     out->products = nd_calloc(n, sizeof *out->products);
     out->paths = nd_calloc(n, sizeof *out->paths);
-    enum nd_status status = out->products != NULL && out->paths != NULL ? ND_OK : nd_fail_memory(err);
-    for (size_t i = 0; status == ND_OK && i < n; i++) {
+    ND_TRY_MEMORY(out->products != NULL && out->paths != NULL, err);
+    for (size_t i = 0; i < n; i++) {
         char *name = nd_qualify_explanation_part_file(model, i, n);
         struct stat facts;
-        status = product_init(q, model, name, &out->products[i], err);
-        if (status != ND_OK)
-            break;
+        ND_TRY(product_init(q, model, name, &out->products[i], err));
         out->paths[out->n++] = out->products[i].path;
         *are_there = *are_there && out->products[i].is_there && stat(out->products[i].path, &facts) == 0 &&
                      facts.st_size > 0;
     }
-    return status;
+    return ND_OK;
 }
 
 enum nd_status nd_qualify_write_explanation_part(struct nd_qualification *q, struct nd_qualify_model *model,
@@ -621,6 +611,9 @@ enum nd_status nd_qualify_explain(struct nd_qualification *q, struct nd_qualify_
     product_deinit(&product);
     if (is_read)
         return ND_OK;
-    forget_explanations(q, model);
+    for (size_t d = 0; d < q->n_devices; d++) {
+        free(model->explanations[d]);
+        model->explanations[d] = NULL;
+    }
     return nd_qualify_explain_one(q, model, NULL, 0, err);
 }

@@ -268,15 +268,6 @@ static size_t find_model(const struct nd_campaign *campaign, const char *file)
     return SIZE_MAX;
 }
 
-/* Leaves only that model in the campaign: it changes places with the first. */
-static void keep_model(struct nd_campaign *campaign, size_t m)
-{
-    struct nd_campaign_model kept = campaign->models[m];
-    campaign->models[m] = campaign->models[0];
-    campaign->models[0] = kept;
-    campaign->n_models = 1;
-}
-
 static enum nd_status find_task(struct nd_qualification *q, const struct nd_task_name *name,
                                 struct nd_task_place *out, struct nd_error *err)
 {
@@ -423,7 +414,11 @@ enum nd_status nd_campaign_task(const char *campaign, const struct nd_task_name 
     ND_TRY(nd_qualify_begin(campaign, &own, &q, err));
     size_t n_models = q.campaign.n_models, m = find_model(&q.campaign, name->file);
     if (m != SIZE_MAX) {
-        keep_model(&q.campaign, m);
+        /* Leaves only that model in the campaign: it changes places with the first. */
+        struct nd_campaign_model kept = q.campaign.models[m];
+        q.campaign.models[m] = q.campaign.models[0];
+        q.campaign.models[0] = kept;
+        q.campaign.n_models = 1;
         q.is_one_model = true;
     }
     enum nd_status status = do_task(&q, name, &result, err);

@@ -336,9 +336,7 @@ static enum nd_status find_reason(const struct nd_encodings *encodings, const ch
     const char *dtype;
     int block;
     why[0] = '\0';
-    enum nd_status status = nd_encodings_text(&at, "output_dtype", &dtype, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_encodings_text(&at, "output_dtype", &dtype, err));
     if (!parse_integer(dtype, stated)) {
         if (strncmp(dtype, "float", 5) != 0 && strncmp(dtype, "bfloat", 6) != 0)
             return nd_encodings_fail(encodings, name, "output_dtype", err,
@@ -347,10 +345,9 @@ static enum nd_status find_reason(const struct nd_encodings *encodings, const ch
         return ND_OK;
     }
     if (json_is_integer(json_object_get(item, "block_size"))) {
-        status = nd_encodings_whole(&at, "block_size", 0, 1 << 30, &block, err);
-        if (status == ND_OK)
-            snprintf(why, 96, "in blocks of %d", block);
-        return status;
+        ND_TRY(nd_encodings_whole(&at, "block_size", 0, 1 << 30, &block, err));
+        snprintf(why, 96, "in blocks of %d", block);
+        return ND_OK;
     }
     if (json_object_get(item, "per_block_int_scale") != NULL ||
         json_is_object(json_object_get(item, "y_scale")))

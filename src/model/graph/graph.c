@@ -310,13 +310,6 @@ enum nd_status nd_graph_init(struct nd_graph *graph, const Onnx__GraphProto *pro
     return find_readers(graph, err);
 }
 
-void nd_graph_deinit(struct nd_graph *graph)
-{
-    nd_names_deinit(&graph->names);
-    ND_FREE_ALL(graph->tensors, graph->nodes, graph->uses, graph->made, graph->readers);
-    *graph = (struct nd_graph){0};
-}
-
 size_t nd_graph_used(const struct nd_graph *graph, size_t node, size_t i)
 {
     const struct nd_graph_node *n = &graph->nodes[node];

@@ -64,7 +64,6 @@ enum nd_status nd_graph_join_quantisers(Onnx__GraphProto *graph, struct nd_error
 /* Indexes the graph, which must outlive *graph. ND_E_MODEL_GRAPH where it contradicts itself. Call
  * nd_graph_deinit in any case. */
 enum nd_status nd_graph_init(struct nd_graph *graph, const Onnx__GraphProto *proto, struct nd_error *err);
-void nd_graph_deinit(struct nd_graph *graph);
 
 /* Input or output i of a node: a tensor, or ND_NO_INDEX. */
 size_t nd_graph_used(const struct nd_graph *graph, size_t node, size_t i);

@@ -588,6 +588,13 @@ enum nd_status nd_model_load(const char *path, struct nd_model **out, struct nd_
     return ND_OK;
 }
 
+static void nd_graph_deinit(struct nd_graph *graph)
+{
+    nd_names_deinit(&graph->names);
+    ND_FREE_ALL(graph->tensors, graph->nodes, graph->uses, graph->made, graph->readers);
+    *graph = (struct nd_graph){0};
+}
+
 void nd_model_destroy(struct nd_model **handle)
 {
     struct nd_model *model = *handle;

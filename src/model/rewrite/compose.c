@@ -252,18 +252,6 @@ void nd_compose_attribute_s(struct nd_compose *c, const char *name, const char *
 
 /* ---- quantisation ---- */
 
-/* Zero points as elements of their type. */
-static void add_zero_points(struct nd_compose *c, const char *name, const struct nd_quant *quant,
-                            enum nd_dtype dtype, const struct nd_shape *shape)
-{
-    size_t element_bytes = nd_dtype_size_bytes(dtype);
-    unsigned char *bytes = keep(c, quant->n, element_bytes);
-    for (size_t i = 0; bytes != NULL && i < quant->n; i++)
-        memcpy(bytes + i * element_bytes, &quant->zero_point[i], element_bytes); /* little endian */
-    if (bytes != NULL)
-        nd_compose_constant(c, name, dtype, shape, bytes);
-}
-
 static void add_conversion(struct nd_compose *c, const char *op_type, const char *input, const char *output,
                            const struct nd_quant *quant, enum nd_dtype dtype)
 {
@@ -276,7 +264,13 @@ static void add_conversion(struct nd_compose *c, const char *op_type, const char
     snprintf(scale, name_bytes, "%s_scale", output);
     snprintf(zero_point, name_bytes, "%s_zero_point", output);
     nd_compose_constant(c, scale, ND_DTYPE_F32, &shape, quant->scale);
-    add_zero_points(c, zero_point, quant, dtype, &shape);
+    /* Zero points as elements of their type. */
+    size_t element_bytes = nd_dtype_size_bytes(dtype);
+    unsigned char *bytes = keep(c, quant->n, element_bytes);
+    for (size_t i = 0; bytes != NULL && i < quant->n; i++)
+        memcpy(bytes + i * element_bytes, &quant->zero_point[i], element_bytes); /* little endian */
+    if (bytes != NULL)
+        nd_compose_constant(c, zero_point, dtype, &shape, bytes);
     nd_compose_node(c, op_type, (const char *[]){input, scale, zero_point, NULL}, output);
     if (is_per_channel)
         nd_compose_attribute_i(c, "axis", quant->axis);

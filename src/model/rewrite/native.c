@@ -376,13 +376,6 @@ static const Onnx__NodeProto *only_quantiser(Onnx__GraphProto *graph, const char
     return found != NULL && count_name(graph, input) == 2 + n_described ? found : NULL;
 }
 
-static void remove_node(Onnx__GraphProto *graph, size_t index)
-{
-    onnx__node_proto__free_unpacked(graph->node[index], NULL);
-    graph->n_node--;
-    memmove(&graph->node[index], &graph->node[index + 1], (graph->n_node - index) * sizeof *graph->node);
-}
-
 static void remove_value(Onnx__ValueInfoProto **values, size_t *n, size_t index)
 {
     onnx__value_info_proto__free_unpacked(values[index], NULL);
@@ -427,7 +420,9 @@ static enum nd_status strip_input(const struct nd_model *model, size_t i, Onnx__
     if (qvalues != ND_DTYPE_NONE) {
         char *tensor = nd_strdup(quantiser->output[0]);
         ND_TRY_MEMORY(tensor != NULL, err);
-        remove_node(graph, node);
+        onnx__node_proto__free_unpacked(graph->node[node], NULL);
+        graph->n_node--;
+        memmove(&graph->node[node], &graph->node[node + 1], (graph->n_node - node) * sizeof *graph->node);
         remove_description(graph, tensor);
         enum nd_status status = rename_all(graph, name, tensor, err);
         graph->input[at]->type->tensor_type->elem_type = (int32_t)qvalues;

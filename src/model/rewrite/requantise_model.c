@@ -522,18 +522,6 @@ static enum nd_status add_item(struct nd_model_requantiser *r, const struct nd_q
     return status;
 }
 
-static enum nd_status check_model(const struct nd_model *model, struct nd_error *err)
-{
-    const struct nd_graph *graph = &model->graph;
-    for (size_t i = 0; i < graph->n_nodes; i++)
-        if (graph->nodes[i].kind != ND_NODE_OTHER)
-            return nd_fail(
-                err, ND_E_MODEL_UNSUPPORTED, model->path,
-                "'%s' is quantised already (node '%s' is a %s); encodings are applied to a float model",
-                model->path, nd_graph_node_name(graph->nodes[i].proto), graph->nodes[i].proto->op_type);
-    return ND_OK;
-}
-
 /* Which items belong to the tensors: parameters before all nodes, activations behind what makes them. */
 static enum nd_status add_items(struct nd_model_requantiser *r, const struct nd_quantised_tensor *items,
                                 size_t n, struct nd_error *err)
@@ -557,7 +545,13 @@ enum nd_status nd_model_write_quantised(const struct nd_model *model, const stru
                                         size_t n_items, const char *path, struct nd_error *err)
 {
     ND_CLEANUP(nd_requantiser_deinit) struct nd_model_requantiser r = {.model = model};
-    ND_TRY(check_model(model, err));
+    const struct nd_graph *graph = &model->graph;
+    for (size_t i = 0; i < graph->n_nodes; i++)
+        if (graph->nodes[i].kind != ND_NODE_OTHER)
+            return nd_fail(
+                err, ND_E_MODEL_UNSUPPORTED, model->path,
+                "'%s' is quantised already (node '%s' is a %s); encodings are applied to a float model",
+                model->path, nd_graph_node_name(graph->nodes[i].proto), graph->nodes[i].proto->op_type);
     ND_TRY(nd_requantiser_init(&r, n_items, err));
     ND_TRY(add_items(&r, items, n_items, err));
     return nd_requantiser_write(&r, path, err);

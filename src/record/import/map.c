@@ -354,51 +354,6 @@ enum nd_status nd_import_check_stated(const struct nd_imported *imported,
     return ND_OK;
 }
 
-static enum nd_status fail_end(const struct nd_imported *imported, enum nd_stated_key key, const char *name,
-                               const struct nd_matched *matched, struct nd_error *err)
-{
-    const struct nd_matched_tensor *tensors = matched->sides[ND_IMPORTED_OUTPUT];
-    size_t nearest =
-        matched->n[ND_IMPORTED_OUTPUT] > 0
-            ? nd_word_nearest(name, &tensors[0].tensor.name, matched->n[ND_IMPORTED_OUTPUT], sizeof *tensors)
-            : SIZE_MAX;
-    return nd_fail(err, ND_E_IMPORT_FACT, nd_stated_name(key),
-                   "%s: '%s' names '%s', which no tensor of the import is%s%s%s",
-                   imported->stated.of[key].where, nd_stated_name(key), name,
-                   nearest != SIZE_MAX ? "; the nearest is '" : "",
-                   nearest != SIZE_MAX ? tensors[nearest].tensor.name : "", nearest != SIZE_MAX ? "'" : "");
-}
-
-static enum nd_status mark(const struct nd_imported *imported, enum nd_stated_key key,
-                           const struct nd_model *model, struct nd_matched *matched, struct nd_error *err)
-{
-    const struct nd_statement *statement = &imported->stated.of[key];
-    for (size_t i = 0; i < statement->values.n; i++) {
-        const char *name = statement->values.items[i];
-        size_t t = 0;
-        while (t < matched->n[ND_IMPORTED_OUTPUT] &&
-               strcmp(matched->sides[ND_IMPORTED_OUTPUT][t].tensor.name, name) != 0)
-            t++;
-        if (t == matched->n[ND_IMPORTED_OUTPUT])
-            return fail_end(imported, key, name, matched, err);
-        struct nd_tensor *tensor = &matched->sides[ND_IMPORTED_OUTPUT][t].tensor;
-        bool *is_end = key == ND_STATED_OUTPUTS ? &tensor->is_model_output : &tensor->is_model_input;
-        if (model != NULL && !*is_end)
-            return nd_fail(err, ND_E_IMPORT_FACT, nd_stated_name(key),
-                           "%s: '%s' names '%s', which is none of '%s'", statement->where, nd_stated_name(key),
-                           name, nd_model_path(model));
-        *is_end = true;
-    }
-    return ND_OK;
-}
-
-enum nd_status nd_import_mark_ends(const struct nd_imported *imported, const struct nd_model *model,
-                                   struct nd_matched *matched, struct nd_error *err)
-{
-    enum nd_status status = mark(imported, ND_STATED_OUTPUTS, model, matched, err);
-    return status == ND_OK ? mark(imported, ND_STATED_MODEL_INPUTS, model, matched, err) : status;
-}
-
 /* Where a fact is from: the statement, or the files. */
 static const char *source_of(const struct nd_imported *imported, enum nd_stated_key key)
 {

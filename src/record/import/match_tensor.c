@@ -75,11 +75,6 @@ static double slack_of(enum nd_dtype dtype)
     return dtype == ND_DTYPE_F16 ? 0x1p-11 : dtype == ND_DTYPE_BF16 ? 0x1p-8 : float32_slack;
 }
 
-static bool is_narrow_float(enum nd_dtype dtype)
-{
-    return dtype == ND_DTYPE_F16 || dtype == ND_DTYPE_BF16;
-}
-
 bool nd_grid_qvalues(const struct nd_qvalue_grid *grid, enum nd_dtype dtype, const void *values, size_t n,
                      void *qvalues, struct nd_grid_miss *miss)
 {
@@ -104,7 +99,8 @@ bool nd_grid_qvalues(const struct nd_qvalue_grid *grid, enum nd_dtype dtype, con
         if (qvalues != NULL)
             put_qvalue(grid->qvalues, qvalues, i, (int)qvalue);
     }
-    return is_on && (miss == NULL || miss->n == 0) && (!is_narrow_float(dtype) || bits >= needed_bits);
+    return is_on && (miss == NULL || miss->n == 0) &&
+           (!(dtype == ND_DTYPE_F16 || dtype == ND_DTYPE_BF16) || bits >= needed_bits);
 }
 
 /* Numbers of any type that hold quantised values as they are (a float32 array of 0 ... 255). false where one is

@@ -18,8 +18,6 @@ static bool nd_imported_has_fact(const struct nd_imported *imported, const char 
     return nd_names_find(&imported->fact_keys, kind) != SIZE_MAX;
 }
 
-static void nd_matched_deinit(struct nd_matched *matched);
-
 /* An attribute takes 60000 bytes. */
 enum { MAX_TEXT_BYTES = 50000 };
 
@@ -269,6 +267,16 @@ static enum nd_status settle_samples(const struct side *outputs, const struct si
     return ND_OK;
 }
 
+static void nd_matched_deinit(struct nd_matched *matched)
+{
+    for (size_t s = 0; s < 2; s++) {
+        for (size_t i = 0; i < matched->n[s]; i++)
+            nd_tensor_deinit(&matched->sides[s][i].tensor);
+        free(matched->sides[s]);
+    }
+    *matched = (struct nd_matched){0};
+}
+
 /* Decides everything else that is to be decided, changes imported's tensors accordingly (transposed, retyped)
  * and adds the facts to it. ND_ERR_NOT_FOUND (ND_E_IMPORT_NOTHING): no tensors, no samples, or a tensor that
  * the model lacks; ND_E_IMPORT_MISMATCH: tensor, found, expected; ND_E_IMPORT_MAP: the map names what is not
@@ -291,16 +299,6 @@ static enum nd_status nd_match(struct nd_imported *imported, struct nd_map *map,
     *out = matched;
     matched = (struct nd_matched){0};
     return ND_OK;
-}
-
-static void nd_matched_deinit(struct nd_matched *matched)
-{
-    for (size_t s = 0; s < 2; s++) {
-        for (size_t i = 0; i < matched->n[s]; i++)
-            nd_tensor_deinit(&matched->sides[s][i].tensor);
-        free(matched->sides[s]);
-    }
-    *matched = (struct nd_matched){0};
 }
 
 enum { DEFLATE_LEVEL = 1 };
@@ -643,6 +641,53 @@ static enum nd_status check_room(const struct nd_imported *imported, const struc
         err, ND_E_SIZE_OVERFLOW, NULL,
         "values, digests and latencies of %zu samples are more than this machine's memory of %zu bytes",
         matched->n_samples, memory);
+}
+
+static enum nd_status fail_end(const struct nd_imported *imported, enum nd_stated_key key, const char *name,
+                               const struct nd_matched *matched, struct nd_error *err)
+{
+    const struct nd_matched_tensor *tensors = matched->sides[ND_IMPORTED_OUTPUT];
+    size_t nearest =
+        matched->n[ND_IMPORTED_OUTPUT] > 0
+            ? nd_word_nearest(name, &tensors[0].tensor.name, matched->n[ND_IMPORTED_OUTPUT], sizeof *tensors)
+            : SIZE_MAX;
+    return nd_fail(err, ND_E_IMPORT_FACT, nd_stated_name(key),
+                   "%s: '%s' names '%s', which no tensor of the import is%s%s%s",
+                   imported->stated.of[key].where, nd_stated_name(key), name,
+                   nearest != SIZE_MAX ? "; the nearest is '" : "",
+                   nearest != SIZE_MAX ? tensors[nearest].tensor.name : "", nearest != SIZE_MAX ? "'" : "");
+}
+
+static enum nd_status mark(const struct nd_imported *imported, enum nd_stated_key key,
+                           const struct nd_model *model, struct nd_matched *matched, struct nd_error *err)
+{
+    const struct nd_statement *statement = &imported->stated.of[key];
+    for (size_t i = 0; i < statement->values.n; i++) {
+        const char *name = statement->values.items[i];
+        size_t t = 0;
+        while (t < matched->n[ND_IMPORTED_OUTPUT] &&
+               strcmp(matched->sides[ND_IMPORTED_OUTPUT][t].tensor.name, name) != 0)
+            t++;
+        if (t == matched->n[ND_IMPORTED_OUTPUT])
+            return fail_end(imported, key, name, matched, err);
+        struct nd_tensor *tensor = &matched->sides[ND_IMPORTED_OUTPUT][t].tensor;
+        bool *is_end = key == ND_STATED_OUTPUTS ? &tensor->is_model_output : &tensor->is_model_input;
+        if (model != NULL && !*is_end)
+            return nd_fail(err, ND_E_IMPORT_FACT, nd_stated_name(key),
+                           "%s: '%s' names '%s', which is none of '%s'", statement->where, nd_stated_name(key),
+                           name, nd_model_path(model));
+        *is_end = true;
+    }
+    return ND_OK;
+}
+
+/* Marks the tensors that the facts call outputs or inputs of the model. ND_E_IMPORT_FACT: there is no such
+ * tensor (names the nearest), or the model says otherwise. */
+static enum nd_status nd_import_mark_ends(const struct nd_imported *imported, const struct nd_model *model,
+                                          struct nd_matched *matched, struct nd_error *err)
+{
+    enum nd_status status = mark(imported, ND_STATED_OUTPUTS, model, matched, err);
+    return status == ND_OK ? mark(imported, ND_STATED_MODEL_INPUTS, model, matched, err) : status;
 }
 
 static enum nd_status settle(struct nd_imported *imported, struct nd_map *map,

@@ -48,11 +48,6 @@ enum nd_status nd_import_stated_facts(struct nd_imported *imported, struct nd_er
 enum nd_status nd_import_check_stated(const struct nd_imported *imported,
                                       const struct nd_import_options *options, struct nd_error *err);
 
-/* Marks the tensors that the facts call outputs or inputs of the model. ND_E_IMPORT_FACT: there is no such
- * tensor (names the nearest), or the model says otherwise. */
-enum nd_status nd_import_mark_ends(const struct nd_imported *imported, const struct nd_model *model,
-                                   struct nd_matched *matched, struct nd_error *err);
-
 /* Writes /device, /runtime, /model, /import, /failure and the time. */
 enum nd_status nd_import_put_attributes(const struct nd_import_writing *w, struct nd_error *err);
 

@@ -4,10 +4,7 @@
 #include <string.h>
 
 #include "core/memory.h"
-#include "core/text/strbuf.h"
 #include "record/probes/loader.h"
-
-static size_t nd_probe_max_bytes(void);
 
 static const char prefix[] = "target:";
 
@@ -54,6 +51,13 @@ static enum nd_status read_values(struct nd_source *source, const struct nd_npy 
     else
         free(values);
     return status;
+}
+
+/* ND_PROBE_MAX_BYTES, or the memory of this machine if that is less. */
+static size_t nd_probe_max_bytes(void)
+{
+    size_t memory = nd_machine_memory();
+    return memory < ND_PROBE_MAX_BYTES ? memory : (size_t)ND_PROBE_MAX_BYTES;
 }
 
 /* Before any of it is read: one for each sample, and no more values than a probe may have. */
@@ -104,13 +108,6 @@ static void nd_probe_goals_deinit(struct nd_probe *probe)
     for (size_t i = 0; i < probe->n_goals; i++)
         ND_FREE_ALL(probe->goals[i].output, probe->goals[i].values);
     free(probe->goals);
-}
-
-/* ND_PROBE_MAX_BYTES, or the memory of this machine if that is less. */
-static size_t nd_probe_max_bytes(void)
-{
-    size_t memory = nd_machine_memory();
-    return memory < ND_PROBE_MAX_BYTES ? memory : (size_t)ND_PROBE_MAX_BYTES;
 }
 
 enum nd_status nd_probe_set_samples(struct nd_probe *probe, size_t n_samples, struct nd_error *err)

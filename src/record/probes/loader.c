@@ -212,8 +212,6 @@ static enum nd_status nd_loader_check_filled(const struct nd_loader *loader, con
 }
 
 static enum nd_status nd_folder_load(struct nd_loader *loader, const char *path, struct nd_error *err);
-static enum nd_status nd_user_load_npy(struct nd_loader *loader, const char *path, size_t input, size_t sample,
-                                       struct nd_error *err);
 
 /* Labels: integer class indices, one for each sample. */
 
@@ -391,6 +389,16 @@ static enum nd_status load_raw(struct nd_loader *loader, const char *path, size_
     return nd_loader_read_raw(loader, input, sample, &source, err);
 }
 
+/* A .npy as one sample of an input, or, when sample is SIZE_MAX, as all of them. */
+static enum nd_status nd_user_load_npy(struct nd_loader *loader, const char *path, size_t input, size_t sample,
+                                       struct nd_error *err)
+{
+    ND_CLEANUP(nd_source_close) struct nd_source source = {0};
+    ND_TRY(nd_source_open(&source, path, err));
+    return sample == SIZE_MAX ? nd_loader_read_input(loader, input, &source, err)
+                              : nd_loader_read_sample(loader, input, sample, &source, err);
+}
+
 static enum nd_status load_item(struct nd_loader *loader, const struct list *list, char *item, size_t sample,
                                 struct nd_error *err)
 {
@@ -464,16 +472,6 @@ out:
 }
 
 /* ---- .npy ---- */
-
-/* A .npy as one sample of an input, or, when sample is SIZE_MAX, as all of them. */
-static enum nd_status nd_user_load_npy(struct nd_loader *loader, const char *path, size_t input, size_t sample,
-                                       struct nd_error *err)
-{
-    ND_CLEANUP(nd_source_close) struct nd_source source = {0};
-    ND_TRY(nd_source_open(&source, path, err));
-    return sample == SIZE_MAX ? nd_loader_read_input(loader, input, &source, err)
-                              : nd_loader_read_sample(loader, input, sample, &source, err);
-}
 
 static enum nd_status load_only_input(struct nd_loader *loader, const char *path, struct nd_error *err)
 {

@@ -302,15 +302,12 @@ static enum nd_status read_fortran(struct nd_source *source, const struct nd_npy
     size_t size = nd_dtype_size_bytes(npy->dtype), stride[ND_NPY_MAX_RANK], step = 1, target = 0;
     int64_t index[ND_NPY_MAX_RANK] = {0};
     unsigned char block[BLOCK_BYTES];
-    enum nd_status status = ND_OK;
     for (int d = npy->rank - 1; d >= 0; step *= (size_t)npy->dims[d--])
         stride[d] = step;
     for (size_t i = 0; i < npy->n_elems; i++) {
         size_t at = i * size % BLOCK_BYTES, n_left = npy->size_bytes - i * size;
         if (at == 0)
-            status = nd_source_read(source, block, n_left < BLOCK_BYTES ? n_left : BLOCK_BYTES, err);
-        if (status != ND_OK)
-            return status;
+            ND_TRY(nd_source_read(source, block, n_left < BLOCK_BYTES ? n_left : BLOCK_BYTES, err));
         memcpy(to + target * size, block + at, size);
         for (int d = 0; d < npy->rank; d++) {
             target += stride[d];

@@ -119,8 +119,7 @@ static enum nd_status read_list(const char *path, struct list *out, struct nd_er
     size_t n_bytes = 0;
     ND_TRY(nd_file_read(path, MAX_LIST_BYTES, &bytes, &n_bytes, err));
     out->file = nd_strdup(path);
-    if (out->file == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(out->file != NULL, err);
     if (memchr(bytes, '\0', n_bytes) != NULL)
         return nd_fail(err, ND_E_QNN_STATED, path, "'%s' is no input list: it holds a NUL", path);
     ND_TRY(parse(out, bytes, err));

@@ -596,16 +596,15 @@ static enum nd_status find_shape(struct nd_qnr *run, struct nd_qnr_tensor *t, st
         t->shape = t->tensor->shape;
         from = "the model";
         is_of_model = true;
-    } else if (run->options->assumes_float32 && t->dtype == ND_DTYPE_F32 && !t->has_native) {
+    } else if (run->options->assumes_float32 && t->dtype == ND_DTYPE_F32 && !t->has_native)
         return assume_shape(run, t, err);
-    } else {
+    else
         return nd_fail(
             err, ND_E_QNN_UNSTATED, t->file,
             "nothing states the shape of '%s': --context-json or --model does, or import a prepared folder%s",
             t->file, t->has_native ? "" : "; --assume float32 takes it as it is");
-    }
-    enum nd_status status = find_layout(run, t, is_of_model, err);
-    return status == ND_OK ? nd_qnr_fact(run, "shapes", name_of(t), err, "%s", from) : status;
+    ND_TRY(find_layout(run, t, is_of_model, err));
+    return nd_qnr_fact(run, "shapes", name_of(t), err, "%s", from);
 }
 
 static enum nd_status describe(struct nd_qnr *run, struct nd_qnr_tensor *t, struct nd_error *err)
@@ -716,20 +715,6 @@ static enum nd_status take_samples(struct nd_qnr *run, const struct nd_qnr_tenso
     return ND_OK;
 }
 
-/* The native file counts; a float one beside it is held against it. */
-static enum nd_status add_samples(struct nd_qnr *run, const struct nd_qnr_tensor *t, size_t result,
-                                  struct nd_source *source, struct nd_error *err)
-{
-    ND_FREED unsigned char *bytes = nd_tensor_alloc(source->size_bytes);
-    ND_TRY(bytes != NULL ? nd_source_read(source, bytes, source->size_bytes, err) : nd_fail_memory(err));
-    if (!t->has_native && t->quant != NULL)
-        ND_TRY(nd_qnr_check_finite(t, source, (const float *)(const void *)bytes,
-                                   source->size_bytes / sizeof(float), err));
-    if (t->has_native && t->has_float)
-        ND_TRY(check_floats(run, t, result, bytes, err));
-    return take_samples(run, t, result, source->what, bytes, err);
-}
-
 static enum nd_status read_file(struct nd_qnr *run, struct nd_qnr_tensor *t, size_t result,
                                 struct nd_error *err)
 {
@@ -738,7 +723,15 @@ static enum nd_status read_file(struct nd_qnr *run, struct nd_qnr_tensor *t, siz
     if (t->has_sidecar && result > 0)
         ND_TRY(read_sidecar(run, t, result, &sidecar, err));
     ND_TRY(open_file(run, t, result, t->has_native, &source, err));
-    return add_samples(run, t, result, &source, err);
+    /* The native file counts; a float one beside it is held against it. */
+    ND_FREED unsigned char *bytes = nd_tensor_alloc(source.size_bytes);
+    ND_TRY(bytes != NULL ? nd_source_read(&source, bytes, source.size_bytes, err) : nd_fail_memory(err));
+    if (!t->has_native && t->quant != NULL)
+        ND_TRY(nd_qnr_check_finite(t, &source, (const float *)(const void *)bytes,
+                                   source.size_bytes / sizeof(float), err));
+    if (t->has_native && t->has_float)
+        ND_TRY(check_floats(run, t, result, bytes, err));
+    return take_samples(run, t, result, source.what, bytes, err);
 }
 
 enum nd_status nd_qnr_read_tensors(struct nd_qnr *run, struct nd_error *err)

@@ -19,10 +19,28 @@
 #include "record/qnn/prepare_internal.h"
 
 static enum nd_status nd_prepare_manifest(const struct nd_prepare_work *work, struct nd_error *err);
-static enum nd_status nd_prepare_put(const struct nd_prepare_work *work, const char *name, const void *data,
-                                     size_t n, struct nd_error *err);
 
 /* What qnn-net-run and the person who starts it need besides the data. */
+
+/* Not synced one by one: a folder of thousands of inputs would take minutes, and one that lost its power is
+ * made again. */
+static enum nd_status nd_prepare_put(const struct nd_prepare_work *work, const char *name, const void *data,
+                                     size_t n, struct nd_error *err)
+{
+    ND_FREED char *path = nd_path_join(work->folder, name);
+    ND_FREED char *folder = path != NULL ? nd_path_dir(path) : NULL;
+    enum nd_status status = folder != NULL ? nd_dir_make(folder, err) : nd_fail_memory(err);
+    FILE *file = status == ND_OK ? fopen(path, "wbe") : NULL;
+    bool is_written = file != NULL && (n == 0 || fwrite(data, 1, n, file) == n);
+    int problem = errno;
+    if (file != NULL && fclose(file) != 0) {
+        is_written = false;
+        problem = errno;
+    }
+    if (status == ND_OK && !is_written)
+        status = nd_fail(err, ND_E_FILE_WRITE, path, "cannot write '%s': %s", path, strerror(problem));
+    return status;
+}
 
 static enum nd_status put_text(const struct nd_prepare_work *work, const char *name, struct nd_strbuf *buf,
                                struct nd_error *err)
@@ -169,14 +187,6 @@ static enum nd_status put_readme(const struct nd_prepare_work *work, struct nd_e
     return put_text(work, "README.txt", &text, err);
 }
 
-/* prepare.c: config.json, htp.json, run.sh, README.txt. */
-static enum nd_status nd_prepare_files(const struct nd_prepare_work *work, struct nd_error *err)
-{
-    ND_TRY(put_config(work, err));
-    ND_TRY(put_script(work, err));
-    return put_readme(work, err);
-}
-
 /* The samples of the probes as files of the codes that the context takes. */
 
 char *nd_prepare_input_path(const struct nd_prepare_work *work, size_t probe, size_t sample, size_t input)
@@ -308,26 +318,6 @@ void nd_prepare_options_init_sized(struct nd_prepare_options *options, size_t st
     nd_options_write(options, struct_size, &own, sizeof own);
 }
 
-/* Not synced one by one: a folder of thousands of inputs would take minutes, and one that lost its power is
- * made again. */
-static enum nd_status nd_prepare_put(const struct nd_prepare_work *work, const char *name, const void *data,
-                                     size_t n, struct nd_error *err)
-{
-    ND_FREED char *path = nd_path_join(work->folder, name);
-    ND_FREED char *folder = path != NULL ? nd_path_dir(path) : NULL;
-    enum nd_status status = folder != NULL ? nd_dir_make(folder, err) : nd_fail_memory(err);
-    FILE *file = status == ND_OK ? fopen(path, "wbe") : NULL;
-    bool is_written = file != NULL && (n == 0 || fwrite(data, 1, n, file) == n);
-    int problem = errno;
-    if (file != NULL && fclose(file) != 0) {
-        is_written = false;
-        problem = errno;
-    }
-    if (status == ND_OK && !is_written)
-        status = nd_fail(err, ND_E_FILE_WRITE, path, "cannot write '%s': %s", path, strerror(problem));
-    return status;
-}
-
 /* ---- what was asked ---- */
 
 static bool has_manifest(const char *folder)
@@ -400,18 +390,6 @@ static enum nd_status choose_tensors(struct nd_prepare_work *work, struct nd_err
                          "tensors '%s' are inputs of '%s': a context has to compute something", spec,
                          nd_model_path(work->model));
     return status;
-}
-
-/* Which input each fed tensor is; the context may not have it after all (nothing reads it). */
-static void find_fed(struct nd_prepare_work *work)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < work->n_fed; i++)
-        for (size_t k = 0; k < work->n_inputs; k++)
-            if (strcmp(nd_model_tensor(work->model, work->fed[i].tensor)->onnx_name,
-                       work->inputs[k].onnx_name) == 0)
-                work->fed[n++] = (struct nd_fed){.tensor = work->fed[i].tensor, .input = k};
-    work->n_fed = n;
 }
 
 /* ---- the folder ---- */
@@ -501,10 +479,20 @@ enum nd_status nd_prepare_folder(struct nd_prepare_work *work, const char *folde
     ND_TRY(choose_tensors(work, err));
     ND_TRY(make_folders(work, folder, &final_path, err));
     ND_TRY(nd_prepare_context(work, err));
-    find_fed(work);
+    /* Which input each fed tensor is; the context may not have it after all (nothing reads it). */
+    size_t n = 0;
+    for (size_t i = 0; i < work->n_fed; i++)
+        for (size_t k = 0; k < work->n_inputs; k++)
+            if (strcmp(nd_model_tensor(work->model, work->fed[i].tensor)->onnx_name,
+                       work->inputs[k].onnx_name) == 0)
+                work->fed[n++] = (struct nd_fed){.tensor = work->fed[i].tensor, .input = k};
+    work->n_fed = n;
     ND_TRY(nd_prepare_inputs(work, err));
     ND_TRY(nd_prepare_manifest(work, err));
-    ND_TRY(nd_prepare_files(work, err));
+    /* prepare.c: config.json, htp.json, run.sh, README.txt. */
+    ND_TRY(put_config(work, err));
+    ND_TRY(put_script(work, err));
+    ND_TRY(put_readme(work, err));
     return publish(work, final_path, err);
 }
 

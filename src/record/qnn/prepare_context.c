@@ -321,8 +321,7 @@ enum nd_status nd_prepare_context(struct nd_prepare_work *work, struct nd_error 
                : nd_fail_memory(err));
     work->inputs = nd_calloc(work->native.n_inputs, sizeof *work->inputs);
     work->outputs = nd_calloc(work->native.n_outputs, sizeof *work->outputs);
-    if (work->inputs == NULL || work->outputs == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(work->inputs != NULL && work->outputs != NULL, err);
     ND_TRY(make_context(work, &exit, err));
     ND_TRY(read_spool(work, err));
     if (exit.error.id != 0) { /* it died without a word */

@@ -32,8 +32,6 @@ struct nd_runtime_trial_result {
     char version[64];        /* of ONNX Runtime, as it says itself */
 };
 
-static void nd_runtime_trial_close(struct nd_runtime_trial *trial);
-
 enum { N_ELEMENTS = 64, QVALUE_OF_SUM = 2, TIME_LIMIT_S = 120 };
 
 /* c = a + b, all with the same scale: from quantised values of 1, the probe "ones", quantised values of 2. */
@@ -55,6 +53,16 @@ static enum nd_status write_model(const char *path, struct nd_error *err)
     return nd_compose_write(c, path, err);
 }
 
+static void nd_runtime_trial_close(struct nd_runtime_trial *trial)
+{
+    nd_probe_destroy(&trial->probe);
+    nd_model_destroy(&trial->model);
+    if (trial->folder != NULL)
+        nd_dir_remove(trial->folder);
+    free(trial->folder);
+    *trial = (struct nd_runtime_trial){0};
+}
+
 /* Writes the model, a sum of two uint8 tensors, and loads it. */
 static enum nd_status nd_runtime_trial_open(const struct nd_runtime_checking *how, struct nd_runtime_trial *out,
                                             struct nd_error *err)
@@ -70,16 +78,6 @@ static enum nd_status nd_runtime_trial_open(const struct nd_runtime_checking *ho
     *out = trial;
     trial = (struct nd_runtime_trial){0};
     return ND_OK;
-}
-
-static void nd_runtime_trial_close(struct nd_runtime_trial *trial)
-{
-    nd_probe_destroy(&trial->probe);
-    nd_model_destroy(&trial->model);
-    if (trial->folder != NULL)
-        nd_dir_remove(trial->folder);
-    free(trial->folder);
-    *trial = (struct nd_runtime_trial){0};
 }
 
 /* Whether the capture holds the sums, and which ONNX Runtime made it. */
@@ -341,22 +339,19 @@ static enum nd_status run_chipsets(struct check *check, struct nd_runtime_trial 
 {
     size_t n, n_running = 0;
     const struct nd_chipset *chipsets = nd_chipsets(&n);
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         struct nd_runtime_trial_result result;
         tell(check, chipsets[i].sm);
-        status = nd_runtime_trial_run(trial, check->info->id, &chipsets[i], &result, err);
-        if (status != ND_OK)
-            break;
+        ND_TRY(nd_runtime_trial_run(trial, check->info->id, &chipsets[i], &result, err));
         bool runs = result.failure.id == 0;
         n_running += runs;
         nd_tree_append(rows, json_pack("{s:s, s:s, s:s, s:o}", "chipset", chipsets[i].sm, "arch",
                                        chipsets[i].arch, "state", runs ? "runs" : "fails", "reason",
                                        runs ? json_null() : reason_of(&result.failure)));
     }
-    if (status == ND_OK && n_running == 0)
+    if (n_running == 0)
         add_problem(check, "no chipset runs on its simulator");
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status run_here(struct check *check, json_t *chipsets, struct nd_error *err)

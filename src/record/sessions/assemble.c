@@ -257,18 +257,6 @@ static enum nd_status find_all_providers(struct nd_assembled_graph *graph, const
     return status;
 }
 
-static enum nd_status nd_assembled_graph_init(struct nd_assembled_graph *graph,
-                                              const struct nd_assembly *assembly,
-                                              const struct nd_spool_index *index, struct nd_error *err)
-{
-    ND_TRY(complete_tensors(graph, assembly, index, err));
-    ND_TRY(read_nodes(index->nodes, index->n_nodes, &graph->nodes, err));
-    graph->n_nodes = index->n_nodes;
-    ND_TRY(read_nodes(index->later_nodes, index->n_later_nodes, &graph->later_nodes, err));
-    graph->n_later_nodes = index->n_later_nodes;
-    return find_all_providers(graph, assembly, index, err);
-}
-
 static void nd_assembled_graph_deinit(struct nd_assembled_graph *graph)
 {
     for (size_t e = 0; e < graph->n_tensors; e++)
@@ -574,7 +562,12 @@ static enum nd_status write_all(struct nd_capture_writer *writer, const struct n
     ND_CLEANUP(nd_log_findings_deinit) struct nd_log_findings findings = {.max = MAX_FINDINGS};
     ND_CLEANUP(nd_untouched_deinit) struct nd_untouched untouched = {0};
     bool is_short = false; /* an acknowledged sample without all its records: a damaged spool */
-    ND_TRY(nd_assembled_graph_init(&graph, assembly, index, err));
+    ND_TRY(complete_tensors(&graph, assembly, index, err));
+    ND_TRY(read_nodes(index->nodes, index->n_nodes, &graph.nodes, err));
+    graph.n_nodes = index->n_nodes;
+    ND_TRY(read_nodes(index->later_nodes, index->n_later_nodes, &graph.later_nodes, err));
+    graph.n_later_nodes = index->n_later_nodes;
+    ND_TRY(find_all_providers(&graph, assembly, index, err));
     ND_TRY(write_attributes(writer, assembly, index, err));
     ND_TRY(nd_capture_writer_tensors(writer, graph.tensors, graph.providers, graph.n_tensors, err));
     ND_TRY(nd_capture_writer_nodes(writer, graph.nodes, graph.n_nodes, err));

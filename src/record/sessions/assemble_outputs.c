@@ -549,23 +549,19 @@ static enum nd_status write_chunks(const struct chunk_source *source, const char
 {
     const struct nd_output_source *output = source->output;
     ND_CLEANUP(nd_digest_stream_destroy) struct nd_digest_stream *stream = NULL;
-    enum nd_status status = ND_OK;
-    for (size_t chunk = 0; status == ND_OK && chunk < source->layout->n_chunks; chunk++) {
+    for (size_t chunk = 0; chunk < source->layout->n_chunks; chunk++) {
         const struct nd_spool_piece *piece =
             nd_spool_find(&output->index->chunks, output->probe, output->tensor, chunk);
         const unsigned char *bytes = NULL;
-        status = write_chunk(source, chunk, piece, dataset, &bytes, err);
-        if (status == ND_OK)
-            status = check_chunk(source, chunk, bytes, &stream, err);
-        if (status == ND_OK)
-            status = compare_chunk(source, probe, chunk, bytes, err);
+        ND_TRY(write_chunk(source, chunk, piece, dataset, &bytes, err));
+        ND_TRY(check_chunk(source, chunk, bytes, &stream, err));
+        ND_TRY(compare_chunk(source, probe, chunk, bytes, err));
     }
     /* A tensor without elements has digests, but no chunk. */
-    for (size_t sample = 0;
-         status == ND_OK && source->layout->n_chunks == 0 && sample < (size_t)source->layout->dataset.dims[0];
+    for (size_t sample = 0; source->layout->n_chunks == 0 && sample < (size_t)source->layout->dataset.dims[0];
          sample++)
-        status = check_bytes(output, source->tensor, (size_t[]){sample, 0}, nd_digest_bytes("", 0), err);
-    return status;
+        ND_TRY(check_bytes(output, source->tensor, (size_t[]){sample, 0}, nd_digest_bytes("", 0), err));
+    return ND_OK;
 }
 
 static enum nd_status write_repeats(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,

@@ -776,6 +776,19 @@ static enum nd_status look_at_placement(struct nd_capture_job *capture, char **f
  * several. Chosen. */
 static const double first_session_share = 0.25;
 
+/* Whether the capture is to be held against a run of the untouched model: it records outputs and more beside
+ * them, with values, of a device whose values npudiff does not compute itself. */
+static bool nd_untouched_is_wanted(const struct nd_capture_job *capture)
+{
+    const struct nd_capture_options *options = capture->options;
+    size_t n_outputs = 0;
+    for (size_t e = 0; e < capture->n_tensors; e++)
+        n_outputs += capture->tensors[e].is_model_output;
+    return !options->skips_untouched && !options->store_digests_only && !nd_capture_job_is_untouched(capture) &&
+           !nd_device_is_evaluated(capture->device->kind) && n_outputs > 0 && n_outputs < capture->n_tensors &&
+           nd_capture_job_n_samples(capture) > 0;
+}
+
 /* Runs in one session; where that one is not to be had, or moved nodes off the NPU, again in several. Leave to
  * fall back is leave for what the model itself does on the device: what falls because it is recorded is
  * recorded apart in either case. *folder is the run that counts. */

@@ -109,17 +109,6 @@ enum nd_status nd_job_run(const struct nd_capture_job *capture, const struct nd_
 
 /* ---- the untouched model ---- */
 
-bool nd_untouched_is_wanted(const struct nd_capture_job *capture)
-{
-    const struct nd_capture_options *options = capture->options;
-    size_t n_outputs = 0;
-    for (size_t e = 0; e < capture->n_tensors; e++)
-        n_outputs += capture->tensors[e].is_model_output;
-    return !options->skips_untouched && !options->store_digests_only && !nd_capture_job_is_untouched(capture) &&
-           !nd_device_is_evaluated(capture->device->kind) && n_outputs > 0 && n_outputs < capture->n_tensors &&
-           nd_capture_job_n_samples(capture) > 0;
-}
-
 /* Of each probe so many samples, the first ones, run untouched. Chosen: what a runtime fuses it fuses in every
  * sample (6 of 6 in the network that showed it), and on the simulator a run of all 700 samples of a digit
  * classifier took 2.1 times the processor time of the capture without it. */

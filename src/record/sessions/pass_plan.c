@@ -168,21 +168,6 @@ static void mark_kinds(const struct nd_model *model, const size_t *kinds, const 
     }
 }
 
-/* Marks the kinds of tensors that fallen nodes make or read. A provider's layout pass renames some nodes: those
- * tell nothing. kinds: of the model's tensors; is_near: [n tensors of the model], by kind. */
-static void nd_near_kinds(const struct nd_model *model, const size_t *kinds,
-                          const struct nd_fell_back *fell_back, bool *is_near)
-{
-    mark_kinds(model, kinds, fell_back, true, is_near);
-}
-
-/* The same, but of what they read alone. */
-static void nd_read_kinds(const struct nd_model *model, const size_t *kinds,
-                          const struct nd_fell_back *fell_back, bool *is_read)
-{
-    mark_kinds(model, kinds, fell_back, false, is_read);
-}
-
 static bool is_suspect(const struct nd_pass_candidate *x, const bool *is_near, const size_t *n_rejected)
 {
     return is_near != NULL ? is_near[x->kind] : n_rejected[x->kind] > 0;
@@ -409,7 +394,10 @@ static enum nd_status nd_planner_grow(struct nd_planner *p, struct nd_pass_candi
         status = reject(p, x, known, err);
     } else if (status == ND_OK && !p->is_late && !is_presumed(p, x, n)) {
         size_t before = p->n_members;
-        nd_near_kinds(p->of->model, p->kinds, &known->fell_back, p->is_near);
+        /* Marks the kinds of tensors that fallen nodes make or read. A provider's layout pass renames some
+         * nodes: those tell nothing. kinds: of the model's tensors; is_near: [n tensors of the model], by kind.
+         */
+        mark_kinds(p->of->model, p->kinds, &known->fell_back, true, p->is_near);
         size_t k = nd_split(x, n, p->is_near, p->n_accepted, p->n_rejected);
         status = nd_planner_grow(p, x, k, NULL, err);
         if (status == ND_OK)
@@ -598,7 +586,8 @@ static enum nd_status grow_in_parts(struct nd_planner *p, const struct nd_tried 
 {
     size_t n = list_candidates(p);
     bool is_taken = false;
-    nd_read_kinds(p->of->model, p->kinds, &all->fell_back, p->is_near);
+    /* The same, but of what they read alone. */
+    mark_kinds(p->of->model, p->kinds, &all->fell_back, false, p->is_near);
     size_t k = nd_part_suspects(p->candidates, n, p->is_near);
     if (all->holds || p->n_seeds == 0 || k == 0 || k == n)
         return nd_planner_grow(p, p->candidates, n, all, err);

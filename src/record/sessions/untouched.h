@@ -6,10 +6,6 @@
 #include "capture/write/write.h"
 #include "devices/launch.h"
 
-/* Whether the capture is to be held against a run of the untouched model: it records outputs and more beside
- * them, with values, of a device whose values npudiff does not compute itself. */
-bool nd_untouched_is_wanted(const struct nd_capture_job *capture);
-
 /* Runs the untouched model with the first samples of each probe, until time_share of the capture's time limit
  * is over. capture->untouched names its capture from then on, or capture->untouched_why says why there is none.
  * *folder, freed by the caller: where the agent ran. */

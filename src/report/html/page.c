@@ -163,18 +163,6 @@ static bool has_views(const struct nd_page_part *part, size_t n_parts)
 
 /* ---- the frame ---- */
 
-static void put_head(struct nd_page *page, const struct whole_page *whole)
-{
-    nd_html_puts(page, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
-    put_policy(page->out, whole);
-    nd_html_fill(page,
-                 "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta "
-                 "name=\"color-scheme\" content=\"light dark\">\n<title>$t - npudiff report</title>\n",
-                 whole->title);
-    put_all_inline(page->out, whole, "style");
-    nd_html_puts(page, "</head>\n<body>\n");
-}
-
 static void put_header(struct nd_page *page, const struct whole_page *whole)
 {
     char now[32];
@@ -220,7 +208,14 @@ static enum nd_status put_together(const struct whole_page *whole, char **out, s
 {
     struct nd_strbuf buf = {0};
     struct nd_page page = {.out = &buf};
-    put_head(&page, whole);
+    nd_html_puts(&page, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
+    put_policy(page.out, whole);
+    nd_html_fill(&page,
+                 "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta "
+                 "name=\"color-scheme\" content=\"light dark\">\n<title>$t - npudiff report</title>\n",
+                 whole->title);
+    put_all_inline(page.out, whole, "style");
+    nd_html_puts(&page, "</head>\n<body>\n");
     put_header(&page, whole);
     nd_html_puts(&page, "<main>\n");
     nd_html_puts(&page, whole->views);

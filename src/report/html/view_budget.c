@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/memory.h"
 #include "report/html/html.h"
 
 /* Where the quantisation breaks the model: the layers whose own error matters most at the outputs, why they

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/memory.h"
 #include "report/html/html.h"
 
 /* Whether there is anything to show of the device: values of layers. */

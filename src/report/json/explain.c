@@ -611,27 +611,23 @@ static json_t *device_json_of_explain(const struct nd_explanation *e, const stru
         "label", nd_json_string(device->label), "environment", environment);
 }
 
-static json_t *majority_json(const struct nd_explained_majority *majority)
-{
-    return json_pack("{s:b, s:o, s:I, s:o, s:o, s:o}", "known", majority->is_known, "why_not",
-                     nd_or_null(majority->why_not), "groups", (json_int_t)majority->n_groups, "split_share",
-                     nd_json_known(majority->split_share), "margin", nd_json_known(majority->margin),
-                     "common_divergence", nd_json_known(majority->common_divergence));
-}
-
 static json_t *explanation_json(const struct nd_explanation *e)
 {
     json_t *devices = json_array();
     for (size_t d = 0; d < e->n_devices; d++)
         nd_tree_append(devices, device_json_of_explain(e, &e->devices[d]));
-    return json_pack("{s:s, s:s, s:o, s:s, s:o, s:o, s:I, s:I, s:o, s:o, s:o, s:o}", "verdict",
-                     nd_health_name(e->health), "difference", nd_verdict_name(e->verdict), "model",
-                     nd_json_string(e->model), "model_sha256", e->model_sha256, "float_model",
-                     e->float_model != NULL ? nd_json_string(e->float_model) : json_null(), "probe",
-                     e->probe != NULL ? nd_json_string(e->probe) : json_null(), "samples",
-                     (json_int_t)e->n_samples, "effect_samples", (json_int_t)e->n_output_effect_samples,
-                     "majority", majority_json(&e->majority), "differences", differences_json(e),
-                     "quantisation", nd_explain_quantisation_json(e), "devices", devices);
+    return json_pack(
+        "{s:s, s:s, s:o, s:s, s:o, s:o, s:I, s:I, s:o, s:o, s:o, s:o}", "verdict", nd_health_name(e->health),
+        "difference", nd_verdict_name(e->verdict), "model", nd_json_string(e->model), "model_sha256",
+        e->model_sha256, "float_model", e->float_model != NULL ? nd_json_string(e->float_model) : json_null(),
+        "probe", e->probe != NULL ? nd_json_string(e->probe) : json_null(), "samples", (json_int_t)e->n_samples,
+        "effect_samples", (json_int_t)e->n_output_effect_samples, "majority",
+        json_pack("{s:b, s:o, s:I, s:o, s:o, s:o}", "known", e->majority.is_known, "why_not",
+                  nd_or_null(e->majority.why_not), "groups", (json_int_t)e->majority.n_groups, "split_share",
+                  nd_json_known(e->majority.split_share), "margin", nd_json_known(e->majority.margin),
+                  "common_divergence", nd_json_known(e->majority.common_divergence)),
+        "differences", differences_json(e), "quantisation", nd_explain_quantisation_json(e), "devices",
+        devices);
 }
 
 enum nd_status nd_report_explanation_json(const struct nd_explanation *explanation,

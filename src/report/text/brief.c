@@ -11,7 +11,6 @@
 #include "report/text/summary.h"
 #include "report/text/tree.h"
 
-static bool nd_text_is_first_of_group(const struct nd_comparison *c, size_t test);
 static void nd_text_say_what_is_shared(const struct nd_comparison *c, struct nd_strbuf *out);
 
 /* Why the verdict is `inconclusive`, in words that follow "INCONCLUSIVE: ". */
@@ -274,15 +273,6 @@ static void put_environments(const struct nd_text_report *report)
         nd_summary_put_environments(report->out, report->width, labels, labels + c->n_devices, c->n_devices);
 }
 
-/* The verdict, what was compared, where it ran. And how many tensors of a test differ from the
- * reference or, with is_failing, fail their gates. */
-static void nd_text_head(const struct nd_text_report *report)
-{
-    put_headline(report);
-    put_subject(report);
-    put_environments(report);
-}
-
 /* The command that the default text of a comparison ends with. */
 
 enum { MAX_WORDS = 24 };
@@ -296,6 +286,16 @@ static void add_word(struct words *words, const char *word)
 {
     if (words->n < MAX_WORDS)
         words->items[words->n++] = word;
+}
+
+/* Whether the test is the first of the devices that equal it everywhere; devices without data are alone. */
+static bool nd_text_is_first_of_group(const struct nd_comparison *c, size_t test)
+{
+    int class_id = c->devices[test].class_id;
+    for (size_t i = 1; i < test && class_id >= 0; i++)
+        if (c->devices[i].class_id == class_id)
+            return false;
+    return true;
 }
 
 /* The reference, and one of every group that differs from it (the others give the same answer): a few. */
@@ -410,16 +410,6 @@ static void nd_text_next(const struct nd_text_report *report)
 enum { MAX_GROUPS = 8, MAX_CHANGES = 3 };
 
 /* ---- groups ---- */
-
-/* Whether the test is the first of the devices that equal it everywhere; devices without data are alone. */
-static bool nd_text_is_first_of_group(const struct nd_comparison *c, size_t test)
-{
-    int class_id = c->devices[test].class_id;
-    for (size_t i = 1; i < test && class_id >= 0; i++)
-        if (c->devices[i].class_id == class_id)
-            return false;
-    return true;
-}
 
 /* "gen3=gen4=gen5", or "gen3 and 9 more". */
 static void name_group(const struct nd_comparison *c, size_t test, struct nd_strbuf *out)
@@ -709,7 +699,11 @@ void nd_text_brief(const struct nd_text_report *report)
     of_next.out = &next;
     put_notes(&of_notes, top1);
     nd_text_next(&of_next);
-    nd_text_head(report);
+    /* The verdict, what was compared, where it ran. And how many tensors of a test differ from the
+     * reference or, with is_failing, fail their gates. */
+    put_headline(report);
+    put_subject(report);
+    put_environments(report);
     if (report->comparison->verdict != ND_VERDICT_SAME) {
         put_groups(report, top1);
         nd_strbuf_puts(report->out, notes.len > 0 && notes.text[0] != '\n' ? "\n" : "");

@@ -321,15 +321,6 @@ static void put_unlabelled(const struct nd_text_report *report)
     report->out->failed = report->out->failed || title.failed;
 }
 
-/* Accuracy and agreement. */
-static void put_top1(const struct nd_text_report *report)
-{
-    for (size_t i = 0; i < report->comparison->n_top1; i++)
-        if (report->comparison->top1[i].has_labels)
-            put_labelled(report, &report->comparison->top1[i]);
-    put_unlabelled(report);
-}
-
 static const char *or_dash(const char *text)
 {
     return text[0] != '\0' ? text : "-";
@@ -535,13 +526,6 @@ static void put_sides(const struct nd_text_report *report)
                       "\nspecial values at the model outputs (reference -> test, in the samples that differ):");
 }
 
-/* Errors, similarity and special values at the outputs. */
-static void put_signal_and_sides(const struct nd_text_report *report)
-{
-    put_signal(report);
-    put_sides(report);
-}
-
 enum { DEFAULT_WIDTH = 120, MIN_WIDTH = 80 };
 
 /* Of a pair that counts. */
@@ -654,13 +638,19 @@ static void put_sections(const struct nd_text_report *report)
     nd_text_repeats(report);
     nd_text_stuck(report);
     put_magnitudes(report);
-    put_signal_and_sides(report);
+    /* Errors, similarity and special values at the outputs. */
+    put_signal(report);
+    put_sides(report);
     nd_text_structure(report);
     nd_text_diagnoses(report);
     nd_text_worst(report);
     nd_text_channels(report);
     nd_text_matrices(report);
-    put_top1(report);
+    /* Accuracy and agreement. */
+    for (size_t i = 0; i < report->comparison->n_top1; i++)
+        if (report->comparison->top1[i].has_labels)
+            put_labelled(report, &report->comparison->top1[i]);
+    put_unlabelled(report);
     nd_text_problems(report);
     put_verdict(report);
 }

@@ -92,7 +92,6 @@ void nd_text_add_short(struct nd_table *table, double value);
 
 /* The same, and a value near 1; "-" where there is none. */
 void nd_text_add_short_if(struct nd_table *table, bool exists, double value);
-void nd_text_add_near_one_if(struct nd_table *table, bool exists, double value);
 /* A measure of a difference as its form asks for; "-" where it is not known. */
 const char *nd_text_measure(const struct nd_measure *measure, const struct nd_difference *difference,
                             char buf[static ND_NUMBER_BYTES]);

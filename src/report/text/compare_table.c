@@ -86,12 +86,6 @@ void nd_text_add_short_if(struct nd_table *table, bool exists, double value)
     nd_table_add(table, exists ? nd_format_short(value, number) : "-");
 }
 
-void nd_text_add_near_one_if(struct nd_table *table, bool exists, double value)
-{
-    char number[ND_NUMBER_BYTES];
-    nd_table_add(table, exists ? nd_format_near_one(value, number) : "-");
-}
-
 void nd_text_put_coordinates(struct nd_strbuf *out, const struct nd_shape *shape,
                              const struct nd_difference_place *place)
 {

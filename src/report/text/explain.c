@@ -225,13 +225,6 @@ static void put_difference(struct nd_strbuf *out, const struct nd_explanation *e
         put_reason(out, difference, &difference->because[i], width);
 }
 
-/* Why such devices differ. */
-static void nd_explain_put_differences(struct nd_strbuf *out, const struct nd_explanation *e, size_t width)
-{
-    for (size_t i = 0; i < e->n_differences; i++)
-        put_difference(out, e, &e->differences[i], width);
-}
-
 /* What an explanation says of layers whose values are floats. */
 
 static void nd_explain_put_float_layers(struct nd_strbuf *out, const struct nd_explanation *e,
@@ -459,7 +452,9 @@ static void put_text(struct nd_strbuf *out, const struct nd_explanation *e, size
         nd_strbuf_puts(out, "without --float nothing can be said of the quantisation\n");
     nd_explain_put_unreached(out, e, width);
     put_majority(out, e, width);
-    nd_explain_put_differences(out, e, width);
+    /* Why such devices differ. */
+    for (size_t i = 0; i < e->n_differences; i++)
+        put_difference(out, e, &e->differences[i], width);
     for (size_t d = 0; d < e->n_devices; d++)
         put_device(out, e, d, width, with_layers);
     nd_explain_put_quantisation(out, e, width);

@@ -13,9 +13,6 @@
 #include "report/text/summary.h"
 #include "report/text/tree.h"
 
-static void nd_explain_put_oddities(struct nd_strbuf *out, const struct nd_explanation *e,
-                                    const struct nd_explained_device *device, size_t width, size_t most);
-
 /* The verdict of a device, first line first: what the layers' values say, and what of the error at the outputs
  * is the chip's. */
 
@@ -255,13 +252,6 @@ static void put_effect(struct nd_strbuf *out, const struct nd_explained_layer *l
                                ND_PERCENT(layer->harmed_share));
 }
 
-static void put_defect(struct nd_strbuf *out, const struct nd_explained_layer *layer, size_t width)
-{
-    if (layer->judgement.known_defect != NULL)
-        nd_explain_put_wrapped(out, width, 4, "%s. What to do: %s", layer->judgement.known_defect,
-                               layer->judgement.remedy);
-}
-
 /* Faulty layers, or unexplained ones. */
 static void put_open(struct nd_strbuf *out, const struct nd_explanation *e,
                      const struct nd_explained_device *device, bool is_faulty, size_t width, size_t most)
@@ -280,7 +270,9 @@ static void put_open(struct nd_strbuf *out, const struct nd_explanation *e,
                                evidence.text != NULL ? evidence.text : "");
         out->failed = out->failed || evidence.failed;
         nd_strbuf_deinit(&evidence);
-        put_defect(out, layer, width);
+        if (layer->judgement.known_defect != NULL)
+            nd_explain_put_wrapped(out, width, 4, "%s. What to do: %s", layer->judgement.known_defect,
+                                   layer->judgement.remedy);
         if (is_faulty)
             put_effect(out, layer, width);
     }
@@ -343,13 +335,6 @@ static void put_ties(struct nd_strbuf *out, const struct nd_explanation *e,
     }
 }
 
-void nd_explain_put_layers(struct nd_strbuf *out, const struct nd_explanation *e,
-                           const struct nd_explained_device *device, size_t width, size_t most)
-{
-    put_open(out, e, device, true, width, most);
-    nd_explain_put_oddities(out, e, device, width, most);
-}
-
 /* The same without those that are faulty. */
 static void nd_explain_put_oddities(struct nd_strbuf *out, const struct nd_explanation *e,
                                     const struct nd_explained_device *device, size_t width, size_t most)
@@ -362,6 +347,13 @@ static void nd_explain_put_oddities(struct nd_strbuf *out, const struct nd_expla
         nd_explain_put_wrapped(out, width, 2,
                                "its values do not follow %s arithmetic, which its chipset asks for",
                                device->expected);
+}
+
+void nd_explain_put_layers(struct nd_strbuf *out, const struct nd_explanation *e,
+                           const struct nd_explained_device *device, size_t width, size_t most)
+{
+    put_open(out, e, device, true, width, most);
+    nd_explain_put_oddities(out, e, device, width, most);
 }
 
 /* Which layer matters most at the outputs: the first that differs is often off by a step, and a later one makes

@@ -6,7 +6,6 @@
 #include "core/documents/json_out.h"
 #include "core/files/file.h"
 #include "core/memory.h"
-#include "npudiff/npudiff.h"
 #include "report/text/summary.h"
 #include "report/text/tree.h"
 

@@ -173,26 +173,6 @@ static void say_devices(struct nd_report_screen *screen, const struct nd_promote
     nd_screen_rows(screen, rows, columns, "-v shows all");
 }
 
-/* Proposals that were not kept are told of by number. */
-static void say_rest(struct nd_report_screen *screen, const struct nd_promoted *promoted)
-{
-    size_t n_useless = n_of(promoted, ND_PROMOTE_NO_GAIN), n_refused = n_of(promoted, ND_PROMOTE_REFUSED),
-           n_dear = n_of(promoted, ND_PROMOTE_OVER_BUDGET);
-    if (n_useless + n_refused + n_dear > 0)
-        nd_report_screen_put(
-            screen,
-            "\nNot kept: %zu did not help, %zu could not run, %zu were over the budget (-v shows them).\n",
-            n_useless, n_refused, n_dear);
-}
-
-static void say_next(struct nd_report_screen *screen, const struct nd_promoted *promoted)
-{
-    const char *const words[] = {"npudiff", "promote", promoted->model, "--float", promoted->float_model,
-                                 "...",     "-o",      "promoted.onnx"};
-    if (promoted->n_kept > 0 && promoted->output == NULL)
-        nd_report_screen_next(screen, "to write the model", words, sizeof words / sizeof words[0]);
-}
-
 enum nd_status nd_report_promotion_brief(const struct nd_promoted *promoted, size_t width, char **out,
                                          struct nd_error *err)
 {
@@ -200,8 +180,18 @@ enum nd_status nd_report_promotion_brief(const struct nd_promoted *promoted, siz
     say_headline(screen, promoted);
     say_layers(screen, promoted);
     say_devices(screen, promoted);
-    say_rest(screen, promoted);
-    say_next(screen, promoted);
+    /* Proposals that were not kept are told of by number. */
+    size_t n_useless = n_of(promoted, ND_PROMOTE_NO_GAIN), n_refused = n_of(promoted, ND_PROMOTE_REFUSED),
+           n_dear = n_of(promoted, ND_PROMOTE_OVER_BUDGET);
+    if (n_useless + n_refused + n_dear > 0)
+        nd_report_screen_put(
+            screen,
+            "\nNot kept: %zu did not help, %zu could not run, %zu were over the budget (-v shows them).\n",
+            n_useless, n_refused, n_dear);
+    const char *const words[] = {"npudiff", "promote", promoted->model, "--float", promoted->float_model,
+                                 "...",     "-o",      "promoted.onnx"};
+    if (promoted->n_kept > 0 && promoted->output == NULL)
+        nd_report_screen_next(screen, "to write the model", words, sizeof words / sizeof words[0]);
     return nd_report_screen_end(&screen, out, err);
 }
 

@@ -222,18 +222,6 @@ static void put_target_table(struct nd_strbuf *out, const struct nd_qualified_ta
     nd_table_render(&table, out);
 }
 
-static void put_targets(struct nd_strbuf *out, const struct nd_qualified_model *model)
-{
-    for (size_t i = 0; i < model->targets.n; i++) {
-        const struct nd_qualified_target *target = &model->targets.items[i];
-        nd_strbuf_puts(out, "\n");
-        put_linef(out, 0,
-                  "error against the target of '%s' with '%s', %zu samples; interval of the change at %.6g %%",
-                  target->tensor, target->probe, target->n_samples, 100 * target->confidence);
-        put_target_table(out, target);
-    }
-}
-
 /* ---- gates ---- */
 
 static void put_broken(struct nd_strbuf *out, const char *label, const char *broken)
@@ -303,7 +291,15 @@ enum nd_status nd_report_qualification_text(const struct nd_qualified *result, c
         if (model->classes[0] != '\0')
             put_linef(&buf, 0, "classes: %s", model->classes);
         put_accuracy(&buf, model);
-        put_targets(&buf, model);
+        for (size_t i = 0; i < model->targets.n; i++) {
+            const struct nd_qualified_target *target = &model->targets.items[i];
+            nd_strbuf_puts(&buf, "\n");
+            put_linef(
+                &buf, 0,
+                "error against the target of '%s' with '%s', %zu samples; interval of the change at %.6g %%",
+                target->tensor, target->probe, target->n_samples, 100 * target->confidence);
+            put_target_table(&buf, target);
+        }
         put_findings(&buf, result, model);
         nd_strbuf_puts(&buf, "\n");
     }

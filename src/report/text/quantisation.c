@@ -49,15 +49,6 @@ static const char *place_of(const struct nd_quantisation *q, size_t s)
     return s == q->ranked[0] ? "Mainly in" : "A cause to mend is in";
 }
 
-static void put_remedies(struct nd_strbuf *out, const struct nd_quantised_layer *layer, size_t most)
-{
-    for (size_t i = 0; i < layer->n_remedies && i < most; i++) {
-        char db[32];
-        nd_strbuf_printf(out, "%s%s (%s)", i == 0 ? "" : ", or ", layer->remedies[i].text,
-                         gain(layer->remedies[i].output_gain_db, db));
-    }
-}
-
 static size_t count_followed(const struct nd_quantisation *q, bool is_followed)
 {
     size_t n = 0;
@@ -115,7 +106,11 @@ void nd_explain_put_quantisation_line(struct nd_strbuf *out, const struct nd_exp
     const struct nd_quantised_layer *layer = &q->layers[s];
     ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf remedies = {0};
     char sqnr[32], whole[32], pairs[EQUALISED_BYTES];
-    put_remedies(&remedies, layer, MAX_REMEDIES);
+    for (size_t i = 0; i < layer->n_remedies && i < MAX_REMEDIES; i++) {
+        char db[32];
+        nd_strbuf_printf(&remedies, "%s%s (%s)", i == 0 ? "" : ", or ", layer->remedies[i].text,
+                         gain(layer->remedies[i].output_gain_db, db));
+    }
     if (q->n_whole > 0)
         nd_strbuf_printf(&remedies, "%s%s: %s in %zu layers (%s)", remedies.len > 0 ? ". " : "",
                          remedies.len > 0 ? "In the whole model" : "in the whole model", q->whole[0].text,

@@ -453,19 +453,6 @@ static void say_difference(struct nd_report_screen *screen, const char *what,
                          ND_PERCENT(difference->fraction), difference->tensor, lsb);
 }
 
-static void say_whole_model(struct nd_report_screen *screen, const struct nd_reduction *reduction,
-                            const struct shown *shown)
-{
-    const struct nd_reduction_failure *failure = &reduction->failure;
-    if (failure->id != 0)
-        nd_report_screen_put(screen, "It fails at stage '%s': %s [ND-%d]\n", failure->stage, failure->message,
-                             failure->id);
-    if (failure->cause[0] != '\0')
-        nd_report_screen_put(screen, "The log says: %s\n", failure->cause);
-    if (shown->has_difference)
-        say_difference(screen, "In the whole model", &reduction->difference);
-}
-
 static void say_found(struct nd_report_screen *screen, const struct nd_reduction *reduction,
                       const struct shown *shown)
 {
@@ -542,7 +529,14 @@ enum nd_status nd_report_reduction_brief(const struct nd_reduction *reduction, b
     nd_report_screen_put(screen, "%zu of at most %zu sessions; the inputs of the parts are those of %s\n",
                          reduction->n_sessions, reduction->session_limit,
                          reduction->inputs[0] != '\0' ? reduction->inputs : "the probe");
-    say_whole_model(screen, reduction, &shown);
+    const struct nd_reduction_failure *failure = &reduction->failure;
+    if (failure->id != 0)
+        nd_report_screen_put(screen, "It fails at stage '%s': %s [ND-%d]\n", failure->stage, failure->message,
+                             failure->id);
+    if (failure->cause[0] != '\0')
+        nd_report_screen_put(screen, "The log says: %s\n", failure->cause);
+    if (shown.has_difference)
+        say_difference(screen, "In the whole model", &reduction->difference);
     if (reduction->end == ND_REDUCTION_REDUCED)
         say_found(screen, reduction, &shown);
     else

@@ -114,17 +114,6 @@ static size_t choose_columns(const struct nd_sweep *sweep, struct nd_report_colu
     return n;
 }
 
-static void say_legend(struct nd_report_screen *screen, const struct nd_sweep *sweep)
-{
-    nd_report_screen_put(screen,
-                         "\nTENSORS, OUTPUTS: tensors and output values with another bit than as it is.%s%s\n",
-                         sweep->settings[0].n_labelled > 0 ? " RIGHT: top-1 classes." : "",
-                         isnan(sweep->settings[0].sqnr_db) ? "" : " DB: outputs to the float model.");
-    if (strstr(sweep->environment, "simulator") != NULL)
-        nd_report_screen_put(screen,
-                             "TIME is the simulator's, on this computer: it says nothing of a chip's.\n");
-}
-
 static void say_failures(struct nd_report_screen *screen, const struct nd_sweep *sweep)
 {
     for (size_t i = 0; i < sweep->n_settings; i++)
@@ -147,7 +136,13 @@ enum nd_status nd_report_sweep_brief(const struct nd_sweep *sweep, size_t width,
     say_headline(screen, sweep);
     nd_report_screen_put(screen, "\n");
     nd_screen_rows(screen, rows, columns, "-v shows all");
-    say_legend(screen, sweep);
+    nd_report_screen_put(screen,
+                         "\nTENSORS, OUTPUTS: tensors and output values with another bit than as it is.%s%s\n",
+                         sweep->settings[0].n_labelled > 0 ? " RIGHT: top-1 classes." : "",
+                         isnan(sweep->settings[0].sqnr_db) ? "" : " DB: outputs to the float model.");
+    if (strstr(sweep->environment, "simulator") != NULL)
+        nd_report_screen_put(screen,
+                             "TIME is the simulator's, on this computer: it says nothing of a chip's.\n");
     say_failures(screen, sweep);
     return nd_report_screen_end(&screen, out, err);
 }

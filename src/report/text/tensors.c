@@ -308,6 +308,12 @@ static size_t rank_channels(const struct nd_compared_pair *pair, struct ranked *
     return n;
 }
 
+static void nd_text_add_near_one_if(struct nd_table *table, bool exists, double value)
+{
+    char number[ND_NUMBER_BYTES];
+    nd_table_add(table, exists ? nd_format_near_one(value, number) : "-");
+}
+
 static void add_channel(struct nd_table *table, const struct nd_difference *d, size_t channel)
 {
     char text[ND_NUMBER_BYTES];

@@ -400,17 +400,6 @@ static enum nd_status check_texts(const struct nd_runtime_session *session, cons
     return ND_OK;
 }
 
-static enum nd_status hand_over(struct nd_runtime_session *session, const json_t *job, struct nd_error *err)
-{
-    struct nd_runner_connection *connection = &session->runtime->connection;
-    const struct nd_runner_question question = {.message = job, .answer = "ready", .doing = "load the model"};
-    ND_TRY(nd_runner_ask(connection, &question, err));
-    session->ready = json_incref(connection->frame.message);
-    ND_TRY(check_texts(session, "missing", err));
-    ND_TRY(check_texts(session, "placement", err));
-    return take_missing(session, err);
-}
-
 enum nd_status nd_session_create(struct nd_runtime *runtime, const struct nd_session_options *options,
                                  struct nd_runtime_session **out, struct nd_error *err)
 {
@@ -427,7 +416,13 @@ enum nd_status nd_session_create(struct nd_runtime *runtime, const struct nd_ses
         return nd_fail_memory(err);
     ND_TRY(describe_inputs(session, job, err));
     ND_TRY(choose_outputs(session, options, job, err));
-    ND_TRY(hand_over(session, job, err));
+    struct nd_runner_connection *connection = &session->runtime->connection;
+    const struct nd_runner_question question = {.message = job, .answer = "ready", .doing = "load the model"};
+    ND_TRY(nd_runner_ask(connection, &question, err));
+    session->ready = json_incref(connection->frame.message);
+    ND_TRY(check_texts(session, "missing", err));
+    ND_TRY(check_texts(session, "placement", err));
+    ND_TRY(take_missing(session, err));
     session->rules = (struct nd_answer_rules){
         .runner = runtime->connection.name,
         .rounds_off_grid = json_is_true(json_object_get(job, "rounds_off_grid")),

@@ -241,12 +241,6 @@ static json_t *file_json(const struct nd_model *model)
                      nd_model_sha256(model));
 }
 
-static json_t *files_json(const struct nd_align_job *job, const struct nd_model *written)
-{
-    return json_pack("{s:o, s:o, s:o}", "aligned", file_json(written), "model", file_json(job->original),
-                     "float", file_json(job->options->float_model));
-}
-
 static json_t *inputs_json(const struct nd_model *model)
 {
     json_t *inputs = json_array();
@@ -286,14 +280,6 @@ static json_t *layers_json(const struct nd_alignment *result)
                                  layer->n_groups > 0 ? count(layer->n_groups) : json_null()));
     }
     return layers;
-}
-
-static json_t *counts_json(const struct nd_alignment *result)
-{
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "layers", count(result->n_layers), "proven",
-                     count(result->n_proven), "tested", count(result->n_tested), "unknown",
-                     count(result->n_unknown), "differ", count(result->n_differ), "float_tensors",
-                     count(result->n_floats));
 }
 
 static json_t *right_json(size_t n_right, size_t n)
@@ -359,9 +345,15 @@ static enum nd_status make(const struct nd_align_job *job, const struct nd_model
     json_t *root = nd_json_document(
         ND_DOCUMENT_CERTIFICATE,
         json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "result", results[result->end], "files",
-                  files_json(job, written), "inputs", inputs_json(job->aligned), "arithmetics", arithmetics,
-                  "counts", counts_json(result), "layers", layers_json(result), "probes", probes,
-                  "accuracy_cost", accuracy_cost_json(result), "verification", verification_json(result)));
+                  json_pack("{s:o, s:o, s:o}", "aligned", file_json(written), "model", file_json(job->original),
+                            "float", file_json(job->options->float_model)),
+                  "inputs", inputs_json(job->aligned), "arithmetics", arithmetics, "counts",
+                  json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "layers", count(result->n_layers), "proven",
+                            count(result->n_proven), "tested", count(result->n_tested), "unknown",
+                            count(result->n_unknown), "differ", count(result->n_differ), "float_tensors",
+                            count(result->n_floats)),
+                  "layers", layers_json(result), "probes", probes, "accuracy_cost", accuracy_cost_json(result),
+                  "verification", verification_json(result)));
     if (status == ND_OK && root == NULL)
         status = nd_fail_memory(err);
     if (status == ND_OK)

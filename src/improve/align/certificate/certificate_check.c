@@ -423,15 +423,6 @@ static enum nd_status begin(struct nd_certificate_checker *c, struct nd_error *e
     return nd_model_check_static(c->model, err);
 }
 
-static void conclude(struct nd_certificate_check *check)
-{
-    bool is_open = check->n_unknown > 0 || check->n_tested_again < check->n_tested;
-    check->end = check->n_refusals > 0 ? ND_CERTIFICATE_REFUSED
-                 : check->n_differ > 0 ? ND_CERTIFICATE_DIFFERS
-                 : is_open             ? ND_CERTIFICATE_OPEN
-                                       : ND_CERTIFICATE_HOLDS;
-}
-
 /* Names of arithmetics go over to the check, which outlives the job. */
 static void take_arithmetics(struct nd_certificate_checker *c)
 {
@@ -453,7 +444,11 @@ static enum nd_status check_all(struct nd_certificate_checker *c, struct nd_erro
         status = nd_certificate_check_accuracy_cost(c, err);
     if (c->job.result != NULL)
         take_arithmetics(c);
-    conclude(c->check);
+    bool is_open = c->check->n_unknown > 0 || c->check->n_tested_again < c->check->n_tested;
+    c->check->end = c->check->n_refusals > 0 ? ND_CERTIFICATE_REFUSED
+                    : c->check->n_differ > 0 ? ND_CERTIFICATE_DIFFERS
+                    : is_open                ? ND_CERTIFICATE_OPEN
+                                             : ND_CERTIFICATE_HOLDS;
     return status;
 }
 

@@ -26,11 +26,6 @@ static bool is_packed(enum nd_dtype dtype)
     return dtype == ND_DTYPE_U4 || dtype == ND_DTYPE_I4;
 }
 
-static size_t packed_bytes(enum nd_dtype dtype, size_t n)
-{
-    return is_packed(dtype) ? n / 2 + n % 2 : n * nd_dtype_size_bytes(dtype);
-}
-
 enum nd_status nd_tensorproto_describe(const Onnx__TensorProto *proto, const char *path, enum nd_dtype *dtype,
                                        struct nd_shape *shape, struct nd_error *err)
 {
@@ -80,7 +75,7 @@ static enum nd_status fail_count(const char *path, const char *field, size_t n_f
 static enum nd_status unpack_raw(const Onnx__TensorProto *proto, const char *path, enum nd_dtype dtype,
                                  size_t n, unsigned char *out, struct nd_error *err)
 {
-    size_t n_bytes = packed_bytes(dtype, n);
+    size_t n_bytes = is_packed(dtype) ? n / 2 + n % 2 : n * nd_dtype_size_bytes(dtype);
     if (proto->raw_data.len != n_bytes)
         return fail_count(path, "raw_data", proto->raw_data.len, "bytes", n_bytes, err);
     for (size_t i = 0; is_packed(dtype) && i < n; i++)

@@ -291,9 +291,13 @@ static void try_encoding(const struct nd_look *look, const struct part *part)
     factor = is_line ? find_factor(look, part, shift) : 0;
     if (factor <= 0)
         return;
-    if (!say_encoding(look, part, factor, shift, 0) && nd_has_far_qvalues(look))
-        say_encoding(look, part, factor, shift,
-                     1); /* other arithmetic, or quantised values that were quantised twice */
+    /* One wrong number before two; single steps besides: other arithmetic, or what was quantised twice. */
+    double alone = shift != 0 ? find_factor(look, part, 0) : 0;
+    for (int room = 0; room <= (nd_has_far_qvalues(look) ? 1 : 0); room++)
+        if (say_encoding(look, part, 1, shift, room) ||
+            (alone > 0 && say_encoding(look, part, alone, 0, room)) ||
+            say_encoding(look, part, factor, shift, room))
+            return;
 }
 
 static void try_part(const struct nd_look *look, const struct part *part)

@@ -5,9 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arithmetic/exact/linear/rounding.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "explain/layer_diagnosis/layer_diagnosis.h"
+#include "explain/verdict/health.h"
 
 /* Values that measure a factor; chosen: two fit anything. */
 enum { FEWEST_POINTS = 8 };
@@ -19,6 +21,9 @@ static const double of_one_channel = 0.99;
 /* Factors of which a fit is taken for a multiple, too; chosen: weights of few steps that are rounded anew are
  * off by some per cent together. The values decide then. */
 static const double finest_factor = 1.0 / 16, near_factor = 0.05;
+/* Chosen: four times what other arithmetic may do; and the share of the wrong values that may stay in such
+ * small errors, where the arithmetic of the layer is known and where it is not. */
+static const double few_lsb = 4, of_known = 0.1, of_unknown = 0.5;
 
 void nd_explain_constants_deinit(struct nd_explain_constants *constants)
 {
@@ -242,13 +247,26 @@ static enum nd_status find_shift(struct nd_layer_diagnosis *diagnosis, size_t ch
     return ND_OK;
 }
 
+/* Whether a wrong value lies between the ends of its type: at them all that is clipped is alike. */
+static bool has_inner(const struct nd_layer_diagnosis *diagnosis)
+{
+    double low, high;
+    bool has = false;
+    nd_qvalue_range(nd_plan_tensor(diagnosis->job->plan, diagnosis->step)->dtype, &low, &high);
+    for (size_t i = 0; i < diagnosis->n_samples * diagnosis->n && !has; i++)
+        has = diagnosis->qvalues[i] != diagnosis->expected[i] && diagnosis->qvalues[i] > low &&
+              diagnosis->qvalues[i] < high;
+    return has;
+}
+
 static enum nd_status list_changes(struct nd_layer_diagnosis *diagnosis, struct nd_error *err)
 {
     struct nd_explain_constants *constants = &diagnosis->constants;
     double factor, moved, *biases = NULL;
     size_t channel = SIZE_MAX;
     if (!constants->is_known && constants->coded.qvalues.n == 0) { /* no product by constants */
-        add(constants, ND_CONSTANTS_QVALUES_COPIED, channel, 0);
+        if (has_inner(diagnosis))
+            add(constants, ND_CONSTANTS_QVALUES_COPIED, channel, 0);
         add(constants, ND_CONSTANTS_BOUNDS_LOST, channel, 0);
         return ND_OK;
     }
@@ -281,13 +299,23 @@ static bool is_better(const struct nd_explain_constants *constants, size_t k, si
 static enum nd_status choose(struct nd_layer_diagnosis *diagnosis, struct nd_error *err)
 {
     struct nd_explain_constants *constants = &diagnosis->constants;
-    size_t n = diagnosis->n_samples * diagnosis->n, n_beyond = 0, best = SIZE_MAX;
-    for (size_t i = 0; i < n; i++)
-        n_beyond += fabs(diagnosis->qvalues[i] - diagnosis->expected[i]) > constants->allowance;
+    size_t n = diagnosis->n_samples * diagnosis->n, n_beyond = 0, n_wrong = 0, best = SIZE_MAX;
+    double max = 0;
+    for (size_t i = 0; i < n; i++) {
+        double error = fabs(diagnosis->qvalues[i] - diagnosis->expected[i]);
+        max = fmax(max, error);
+        n_wrong += error != 0;
+        n_beyond += error > constants->allowance;
+    }
     for (size_t k = 0; k < constants->n; k++)
         if (constants->tried[k].n_known == n && is_better(constants, k, best))
             best = k;
     if (best == SIZE_MAX || (double)constants->tried[best].n_beyond > ND_CONSTANTS_WORTH * (double)n_beyond)
+        return ND_OK;
+    /* Among errors of few LSB a tenth of a bias is as near as none: there it must give the values. */
+    double share =
+        nd_explain_is_known(diagnosis->job, diagnosis->device, diagnosis->step) ? of_known : of_unknown;
+    if (max <= few_lsb && (double)constants->tried[best].n_wrong > share * (double)n_wrong)
         return ND_OK;
     constants->chosen = best;
     constants->qvalues = nd_calloc(n, sizeof *constants->qvalues);

@@ -153,8 +153,9 @@ static bool can_be_made(struct carrying *c, size_t step)
     const struct nd_plan_source *source = &plan->sources[c->device];
     const struct nd_model_layer *layer = nd_plan_layer(plan, step);
     c->n_behind[step] = 1;
-    if (source->tensors[step] != SIZE_MAX || plan->not_covered[step] != NULL ||
-        !nd_plan_is_of_qvalues(plan, step) || plan->steps[step].is_model_output)
+    if (nd_capture_find_tensor(source->capture, plan->steps[step].name) != SIZE_MAX ||
+        plan->not_covered[step] != NULL || !nd_plan_is_of_qvalues(plan, step) ||
+        plan->steps[step].is_model_output)
         return false;
     if (layer == NULL || layer->n_inputs == 0)
         return nd_plan_tensor(plan, step)->is_model_input;

@@ -175,6 +175,17 @@ static void fault_channels_with_steps(struct trial *t, struct nd_finding *truth)
     add_steps(t);
 }
 
+/* The nearest line has another scale, too: the arithmetic cuts some of the greater values. */
+static void fault_zero_point_with_steps(struct trial *t, struct nd_finding *truth)
+{
+    double z = (double)t->zero_point, side = z - t->low > t->high - z ? -1 : 1;
+    truth->amount = side < 0 ? t->low - z : t->high - z;
+    shift_qvalues(t, truth->amount, SIZE_MAX);
+    for (size_t i = 0; i < t->n_total; i++)
+        if (fabs(t->values[i] - z) > (t->high - t->low) / 16 && trial_range(t, 0, 3) > 0)
+            t->qvalues[i] = fmin(fmax(t->qvalues[i] + side, t->low), t->high);
+}
+
 static void fault_stale(struct trial *t, struct nd_finding *truth)
 {
     size_t late = trial_range(t, 1, 2) * t->e.n;
@@ -423,6 +434,7 @@ static const struct fault faults[] = {
     {ND_FAULT_SATURATION, 2, fault_saturation, 0},
     {ND_FAULT_HARD_CLIFF, 2, fault_hard_cliff, 0},
     {ND_FAULT_UNEXPLAINED, 2, fault_unexplained, 0},
+    {ND_FAULT_ZERO_POINT, 2, fault_zero_point_with_steps, 0},
 };
 enum { N_FAULTS = sizeof faults / sizeof faults[0] };
 

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """npudiff explain on real devices: what it says is what numpy finds in the captures of the references."""
 import json
+import os
+import pathlib
 
 import numpy as np
 
 import onnx_graph
 import onnx_write as ow
-from support import CASES, MODELS, Capture, Scratch, capture, main, npudiff, some_digits
+from support import CASES, MODELS, NPUDIFF, Capture, Scratch, capture, main, npudiff, some_digits
 
 N = 24
 SEED = 20261128
@@ -419,6 +421,44 @@ class Unrecorded(Scratch):
                 self.assertEqual(hidden["made"], "worked-out", (alpha, device))
                 self.assertEqual(hidden["y"], "fused" if is_one else seen["y"], (alpha, device))
                 self.assertEqual(np.array_equal(values, others), not is_one, (alpha, device))
+
+
+class PassedOn(Scratch):
+    """A Concat whose inputs have other encodings is made with them, part by part: it hands on what a wrong Conv made."""
+    STANDIN = pathlib.Path(__file__).with_name("agent_standin.py")
+    AGENT = pathlib.Path(NPUDIFF).resolve().parents[1] / "devices" / "agent" / "npudiff-agent"
+
+    def model(self):
+        constants = {"sx": np.float32(1 / 64), "z": np.uint8(128), "sw": np.float32(1 / 16), "zw": np.int8(0),
+                     "s1": np.float32(0.03), "s2": np.float32(0.05), "s": np.float32(0.06)}
+        nodes = [ow.node("QuantizeLinear", ["x", "sx", "z"], ["xq"]), ow.node("DequantizeLinear", ["xq", "sx", "z"], ["xd"])]
+        rng = np.random.default_rng(SEED)
+        for i in "12":
+            constants["w" + i] = rng.integers(-7, 8, (4, 4, 1, 1), np.int8)
+            nodes += [ow.node("DequantizeLinear", ["w" + i, "sw", "zw"], ["d" + i]), ow.node("Conv", ["xd", "d" + i], ["c" + i]),
+                      ow.node("QuantizeLinear", ["c" + i, "s" + i, "z"], ["q" + i]),
+                      ow.node("DequantizeLinear", ["q" + i, "s" + i, "z"], ["r" + i])]
+        nodes += [ow.node("Concat", ["r1", "r2"], ["joined"], axis=1), ow.node("QuantizeLinear", ["joined", "s", "z"], ["yq"]),
+                  ow.node("DequantizeLinear", ["yq", "s", "z"], ["y"])]
+        path = self.shared / "joined.onnx"
+        path.write_bytes(ow.model(nodes, [ow.value_info("x", ow.FLOAT, (1, 4, 8, 8))], [ow.value_info("y", ow.FLOAT, (1, 8, 8, 8))],
+                                  constants))
+        return path
+
+    def test_the_wrong_layer_alone_is_accused(self):
+        path, file = self.model(), self.folder / "a.h5"
+        for is_wrong in (False, True):
+            changed = dict(os.environ, STANDIN_AGENT=str(self.AGENT), STANDIN_TENSOR="c1 q1 r1", STANDIN_CHANGES="w1",
+                           NPUDIFF_AGENT=str(self.STANDIN), PYTHONPATH=str(self.STANDIN.parent))
+            capture(path, ["htp-sim:gen3"], ["uniform:4"], file, "--skip-untouched", env=changed if is_wrong else None)
+            done = npudiff("explain", "--quantised", path, file, "--json", expect=1 if is_wrong else 0)
+            file.unlink()
+            layers = {layer["name"]: layer for layer in json.loads(done)["devices"][0]["layers"]}
+            self.assertEqual(layers["c2"]["state"], "follows")
+            self.assertEqual(layers["c1"]["state"], "faulty" if is_wrong else "follows")
+            self.assertEqual(layers["y"]["state"], "not-examined" if is_wrong else "follows")
+            if is_wrong:
+                self.assertIn("in one operation", layers["y"]["why_not"])
 
 
 if __name__ == "__main__":

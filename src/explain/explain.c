@@ -558,12 +558,10 @@ static bool has_ancestor(const struct nd_plan *plan, const struct nd_explained_d
 static enum nd_status find_sources(const struct nd_plan *plan, struct nd_explained_device *device,
                                    struct nd_error *err)
 {
-    bool *is_below = nd_calloc(plan->n_steps, sizeof *is_below), has_any = false;
+    ND_FREED bool *is_below = nd_calloc(plan->n_steps, sizeof *is_below);
+    bool has_any = false;
     device->sources = nd_calloc(plan->n_steps, sizeof *device->sources);
-    if (is_below == NULL || device->sources == NULL) {
-        free(is_below);
-        return nd_fail_memory(err);
-    }
+    ND_TRY_MEMORY(is_below != NULL && device->sources != NULL, err);
     for (size_t s = 0; s < plan->n_steps; s++) {
         is_below[s] = has_ancestor(plan, device, is_below, has_any, s);
         device->layers[s].is_source = has_introduced(&device->layers[s]) && !is_below[s];
@@ -571,7 +569,6 @@ static enum nd_status find_sources(const struct nd_plan *plan, struct nd_explain
         if (device->layers[s].is_source)
             device->sources[device->n_sources++] = s;
     }
-    free(is_below);
     return ND_OK;
 }
 
@@ -592,16 +589,15 @@ static enum nd_verdict verdict_of(const struct nd_explained_device *device, size
 static enum nd_status explain_trace(const struct nd_plan *plan, struct nd_explanation *out,
                                     struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t d = 0; d < plan->n_devices && status == ND_OK; d++) {
+    for (size_t d = 0; d < plan->n_devices; d++) {
         struct nd_explained_device *device = &out->devices[d];
         if (!plan->sources[d].is_failed)
-            status = find_sources(plan, device, err);
+            ND_TRY(find_sources(plan, device, err));
         device->verdict = plan->sources[d].is_failed ? ND_VERDICT_FAILED : verdict_of(device, plan->n_steps);
         if (device->verdict > out->verdict)
             out->verdict = device->verdict;
     }
-    return status;
+    return ND_OK;
 }
 
 /* ---- what the plan says ---- */

@@ -400,22 +400,18 @@ enum nd_status nd_find_candidates(struct nd_search *search, size_t step, struct 
 {
     const struct nd_quantised_layer *layer = &search->study->out->layers[step];
     double parts = layer->rounding + layer->clipping + layer->constants;
-    enum nd_status status = ND_OK;
-    if (layer->constants >= min_part * parts)
-        for (int kind = ND_REMEDY_WEIGHT_CHANNELS; kind <= ND_REMEDY_BIAS && status == ND_OK; kind++)
-            status = try_constants(search, step, (enum nd_remedy_kind)kind, err);
-    if (status == ND_OK && layer->constants >= min_part * parts)
-        status = try_shift(search, step, err);
-    if (status == ND_OK) /* which is about weights, and about the tensor between the layers */
-        status = try_equalising(search, step, err);
+    bool is_of_constants = layer->constants >= min_part * parts;
+    for (int kind = ND_REMEDY_WEIGHT_CHANNELS; kind <= ND_REMEDY_BIAS && is_of_constants; kind++)
+        ND_TRY(try_constants(search, step, (enum nd_remedy_kind)kind, err));
+    if (is_of_constants)
+        ND_TRY(try_shift(search, step, err));
+    ND_TRY(try_equalising(search, step, err)); /* about weights, and about the tensor between the layers */
     bool is_of_range = layer->cause == ND_LOSS_MASK || layer->rounding + layer->clipping >= min_part * parts;
-    if (status != ND_OK || !is_of_range || !nd_plan_has_range(search->study->plan, step))
-        return status;
+    if (!is_of_range || !nd_plan_has_range(search->study->plan, step))
+        return ND_OK;
     ND_CLEANUP(nd_value_facts_deinit) struct nd_value_facts facts = {0};
-    status = nd_loss_value_facts(&search->study->values[step], &facts, err);
-    if (status == ND_OK && facts.n > 0)
-        status = try_ranges(search, step, &facts, err);
-    return status;
+    ND_TRY(nd_loss_value_facts(&search->study->values[step], &facts, err));
+    return facts.n > 0 ? try_ranges(search, step, &facts, err) : ND_OK;
 }
 
 /* A mask at a distance of 16 from the other values: e^-16 is nothing to a Softmax. */

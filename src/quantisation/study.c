@@ -385,11 +385,11 @@ static enum nd_status measure_sample(void *context, size_t worker, size_t task, 
 {
     struct team *team = context;
     struct nd_loss_run *run = &team->runs[worker];
-    enum nd_status status = run->study == NULL ? nd_loss_run_init(run, team->study, err) : ND_OK;
+    if (run->study == NULL)
+        ND_TRY(nd_loss_run_init(run, team->study, err));
     run->sums = team->study->sums + task * team->study->plan->n_steps;
-    if (status == ND_OK)
-        status = nd_loss_run_sample(run, task, true, err);
-    return status == ND_OK ? keep_outputs(run, team->study, err) : status;
+    ND_TRY(nd_loss_run_sample(run, task, true, err));
+    return keep_outputs(run, team->study, err);
 }
 
 /* Through all samples: sums and values. */
@@ -413,22 +413,20 @@ static enum nd_status nd_measure_losses(struct nd_study *study, struct nd_error 
 static enum nd_status nd_study_rank(struct nd_study *study, struct nd_error *err)
 {
     size_t steps[ND_LOSS_LAYERS];
-    double *noise = nd_calloc(study->plan->n_steps, sizeof *noise);
+    ND_FREED double *noise = nd_calloc(study->plan->n_steps, sizeof *noise);
     struct nd_quantisation *out = study->out;
     out->n_samples = study->n_samples;
     out->n_effect_samples = study->n_effect_samples;
     out->n_layers = study->plan->n_steps;
     out->output_sqnr_db = out->mended_sqnr_db = NAN;
-    enum nd_status status = noise != NULL ? nd_measure_losses(study, err) : nd_fail_memory(err);
-    if (status == ND_OK)
-        status = find_causes(study, noise, err);
-    size_t n = status == ND_OK ? choose_layers(study, noise, steps) : 0;
-    free(noise);
-    if (status == ND_OK && study->n_effect_samples > 0)
-        status = nd_measure_effects(study, steps, n, err);
-    if (status == ND_OK)
-        rank(out, steps, n);
-    return status;
+    ND_TRY_MEMORY(noise != NULL, err);
+    ND_TRY(nd_measure_losses(study, err));
+    ND_TRY(find_causes(study, noise, err));
+    size_t n = choose_layers(study, noise, steps);
+    if (study->n_effect_samples > 0)
+        ND_TRY(nd_measure_effects(study, steps, n, err));
+    rank(out, steps, n);
+    return ND_OK;
 }
 
 /* Of the plan, whose steps the layers are. */
@@ -444,10 +442,9 @@ static enum nd_status copy_equalised(const struct nd_plan *plan, struct nd_quant
 
 static enum nd_status run_study(struct nd_study *study, struct nd_error *err)
 {
-    enum nd_status status = nd_study_rank(study, err);
-    if (status == ND_OK)
-        status = nd_find_remedies(study, err);
-    return status == ND_OK && study->out->n_ranked > 0 ? nd_find_whole_remedies(study, err) : status;
+    ND_TRY(nd_study_rank(study, err));
+    ND_TRY(nd_find_remedies(study, err));
+    return study->out->n_ranked > 0 ? nd_find_whole_remedies(study, err) : ND_OK;
 }
 
 /* *out is a new nd_quantisation with n_steps layers, or NULL where there is no float model or no sample. The

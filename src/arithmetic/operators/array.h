@@ -4,6 +4,7 @@
 #define ND_OPERATORS_ARRAY_H
 
 #include "npudiff/core/tensor.h"
+#include <string.h>
 
 struct nd_array {
     struct nd_shape shape;
@@ -11,6 +12,12 @@ struct nd_array {
     enum nd_dtype dtype; /* what the graph calls it; values are doubles all the same */
     double *x;           /* [n] in C order, owned; NULL when n is 0 */
 };
+
+/* As many elements, and the same bits in each. */
+static inline bool nd_array_is_same(const struct nd_array *a, const struct nd_array *b)
+{
+    return a->n == b->n && (a->n == 0 || memcmp(a->x, b->x, a->n * sizeof *a->x) == 0);
+}
 
 /* Room for a tensor of that shape, zeroed. A previous content of *array is freed. ND_ERR_FORMAT, ND_ERR_MEMORY.
  */

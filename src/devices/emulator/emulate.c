@@ -428,16 +428,11 @@ static enum nd_status make_layer(void *context, const struct nd_exact_layer *ask
     return ND_OK;
 }
 
-static bool is_equal(const struct nd_array *a, const struct nd_array *b)
-{
-    return a->n == b->n && (a->n == 0 || memcmp(a->x, b->x, a->n * sizeof *a->x) == 0);
-}
-
 /* What a fault has changed is read as quantised values, whatever the layer had made of it. */
 static void forget_changed(struct nd_emulator *emulator, size_t tensor, const struct nd_array *qvalues)
 {
     const struct nd_emu_tensor *state = &emulator->tensors[tensor];
-    if (!is_equal(qvalues, &state->made[0]) && !is_equal(qvalues, &state->made[1]))
+    if (!nd_array_is_same(qvalues, &state->made[0]) && !nd_array_is_same(qvalues, &state->made[1]))
         nd_layer_memory_forget_tensor(emulator->memory, tensor);
 }
 

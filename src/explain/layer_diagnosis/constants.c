@@ -127,7 +127,8 @@ static enum nd_status find_channel(const struct nd_layer_diagnosis *diagnosis, s
                                    struct nd_error *err)
 {
     const struct nd_explain_constants *constants = &diagnosis->constants;
-    size_t *counts = nd_calloc(constants->n_channels, sizeof *counts), n = 0, most = 0;
+    size_t n = 0, most = 0;
+    ND_FREED size_t *counts = nd_calloc(constants->n_channels, sizeof *counts);
     ND_TRY_MEMORY(counts != NULL, err);
     for (size_t i = 0; i < diagnosis->n_samples * diagnosis->n; i++)
         if (fabs(diagnosis->qvalues[i] - diagnosis->expected[i]) > constants->allowance) {
@@ -137,7 +138,6 @@ static enum nd_status find_channel(const struct nd_layer_diagnosis *diagnosis, s
     for (size_t c = 1; c < constants->n_channels; c++)
         most = counts[c] > counts[most] ? c : most;
     *channel = (double)counts[most] >= of_one_channel * (double)n ? most : SIZE_MAX;
-    free(counts);
     return ND_OK;
 }
 
@@ -262,7 +262,8 @@ static bool has_inner(const struct nd_layer_diagnosis *diagnosis)
 static enum nd_status list_changes(struct nd_layer_diagnosis *diagnosis, struct nd_error *err)
 {
     struct nd_explain_constants *constants = &diagnosis->constants;
-    double factor, moved, *biases = NULL;
+    double factor, moved;
+    ND_FREED double *biases = NULL;
     size_t channel = SIZE_MAX;
     if (!constants->is_known && constants->coded.qvalues.n == 0) { /* no product by constants */
         if (has_inner(diagnosis))
@@ -274,17 +275,13 @@ static enum nd_status list_changes(struct nd_layer_diagnosis *diagnosis, struct 
         add_listed(constants, channel);
         return ND_OK;
     }
-    enum nd_status status = find_channel(diagnosis, &channel, err);
-    if (status == ND_OK)
-        status = find_biases(diagnosis, &biases, err);
-    if (status == ND_OK)
-        add_listed(constants, channel);
-    if (status == ND_OK && find_line(diagnosis, channel, biases, &factor, &moved)) {
-        add_factors(constants, channel, factor);
-        status = find_shift(diagnosis, channel, biases, moved, err);
-    }
-    free(biases);
-    return status;
+    ND_TRY(find_channel(diagnosis, &channel, err));
+    ND_TRY(find_biases(diagnosis, &biases, err));
+    add_listed(constants, channel);
+    if (!find_line(diagnosis, channel, biases, &factor, &moved))
+        return ND_OK;
+    add_factors(constants, channel, factor);
+    return find_shift(diagnosis, channel, biases, moved, err);
 }
 
 /* ---- all of it ---- */

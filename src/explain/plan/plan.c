@@ -591,31 +591,26 @@ static enum nd_status match_float_steps(struct nd_plan *plan, struct nd_error *e
  * float model's tensors with them. */
 static enum nd_status plan_find_steps(struct nd_plan *plan, struct nd_error *err)
 {
-    struct finding finding = {0};
+    ND_CLEANUP(finding_deinit) struct finding finding = {0};
     size_t n_tensors = nd_model_n_tensors(plan->model);
-    enum nd_status status = nd_survey_run(&finding.alone, plan->model, plan->graph, NULL, err);
-    if (status == ND_OK && finding.alone.n_missed > 0)
-        status = survey_given(plan, &finding, err);
+    ND_TRY(nd_survey_run(&finding.alone, plan->model, plan->graph, NULL, err));
+    if (finding.alone.n_missed > 0)
+        ND_TRY(survey_given(plan, &finding, err));
     plan->steps = nd_calloc(n_tensors, sizeof *plan->steps);
     plan->shapes = nd_calloc(n_tensors, sizeof *plan->shapes);
     plan->step_of_tensor = nd_calloc(n_tensors, sizeof *plan->step_of_tensor);
     plan->not_covered = nd_calloc(n_tensors, sizeof *plan->not_covered);
-    if (status == ND_OK && (plan->steps == NULL || plan->shapes == NULL || plan->step_of_tensor == NULL ||
-                            plan->not_covered == NULL))
-        status = nd_fail_memory(err);
-    for (size_t e = 0; e < n_tensors && status == ND_OK; e++) {
+    ND_TRY_MEMORY(plan->steps != NULL && plan->shapes != NULL && plan->step_of_tensor != NULL &&
+                      plan->not_covered != NULL,
+                  err);
+    for (size_t e = 0; e < n_tensors; e++) {
         plan->step_of_tensor[e] = SIZE_MAX;
         if (finding.alone.tensors[e].is_found || finding.alone.tensors[e].why != NULL)
-            status = add_step(plan, &finding, e, err);
+            ND_TRY(add_step(plan, &finding, e, err));
     }
-    if (status == ND_OK)
-        status = find_unreached(plan, &finding, err);
-    if (status == ND_OK)
-        status = find_inputs(plan, err);
-    finding_deinit(&finding);
-    if (status == ND_OK && plan->float_model != NULL)
-        status = match_float_steps(plan, err);
-    return status;
+    ND_TRY(find_unreached(plan, &finding, err));
+    ND_TRY(find_inputs(plan, err));
+    return plan->float_model != NULL ? match_float_steps(plan, err) : ND_OK;
 }
 
 static enum nd_status plan_graphs(struct nd_plan *plan, struct nd_error *err)

@@ -225,11 +225,6 @@ void nd_layer_trial_begin(struct nd_layer_trial *trial)
     nd_layer_memory_forget(trial->memory);
 }
 
-static bool is_same(const struct nd_array *a, const struct nd_array *b)
-{
-    return a->n == b->n && (a->n == 0 || memcmp(a->x, b->x, a->n * sizeof *a->x) == 0);
-}
-
 /* What is refused is not covered. */
 static enum nd_status settle_made(enum nd_status status, const struct nd_error *why, struct nd_array *qvalues,
                                   bool *is_covered, struct nd_error *err)
@@ -513,7 +508,7 @@ static enum nd_status run_forced(struct nd_layer_trial *trial, const struct nd_e
         status =
             nd_layer_run_with(arithmetic, layer, &encodings, &forced->qvalues[p], &forced->is_covered[p], &why);
         status = settle_made(status, &why, &forced->qvalues[p], &forced->is_covered[p], err);
-        if (n_inputs == 0 || (forced->is_covered[p] && is_same(&forced->qvalues[p], given)))
+        if (n_inputs == 0 || (forced->is_covered[p] && nd_array_is_same(&forced->qvalues[p], given)))
             break;
     }
     return status;
@@ -577,7 +572,7 @@ enum nd_status nd_layer_trial_run(struct nd_layer_trial *trial, const struct nd_
         if (first == p)
             status = run_arithmetic(trial, &arithmetics[p], p, layer, err);
         if (first == p)
-            fits[p] = trial->is_covered[p] && is_same(&trial->made[p], given);
+            fits[p] = trial->is_covered[p] && nd_array_is_same(&trial->made[p], given);
         fits[p] = fits[first];
         trial->is_covered[p] = trial->is_covered[first];
         trial->doubt[p] = trial->doubt[first];

@@ -809,18 +809,17 @@ static enum nd_status confirm_carried(const struct nd_explain_job *job, size_t d
 static enum nd_status sum_up(const struct nd_explain_job *job, size_t d, struct nd_error *err)
 {
     struct nd_explained_device *device = &job->out->devices[d];
-    enum nd_status status = ND_OK;
     device->faulty = nd_calloc(job->plan->n_steps, sizeof *device->faulty);
     device->unexplained = nd_calloc(job->plan->n_steps, sizeof *device->unexplained);
     ND_TRY_MEMORY(device->faulty != NULL && device->unexplained != NULL, err);
-    if (device->failure == NULL)
-        status = nd_explain_fault_verdict_labels(job, d, err);
+    device->health = health_of(device);
+    if (device->failure != NULL)
+        return ND_OK;
+    ND_TRY(nd_explain_fault_verdict_labels(job, d, err));
     doubt_records(device, job->plan->n_steps);
-    if (device->failure == NULL && status == ND_OK)
-        status = acquit_unread(job, d, err);
-    if (device->failure == NULL && status == ND_OK)
-        status = confirm_carried(job, d, err);
-    for (size_t s = 0; s < job->plan->n_steps && device->failure == NULL && status == ND_OK; s++) {
+    ND_TRY(acquit_unread(job, d, err));
+    ND_TRY(confirm_carried(job, d, err));
+    for (size_t s = 0; s < job->plan->n_steps; s++) {
         struct nd_explained_layer *layer = &device->layers[s];
         if (!job->is_strict)
             nd_judge_within_lsb(layer, is_known_to_the_bit(job, d, s));
@@ -830,21 +829,20 @@ static enum nd_status sum_up(const struct nd_explain_job *job, size_t d, struct 
             device->faulty[device->n_faulty++] = s;
         if (layer->judgement.state == ND_LAYER_UNEXPLAINED)
             device->unexplained[device->n_unexplained++] = s;
-        status = say_evidence(layer, err);
+        ND_TRY(say_evidence(layer, err));
     }
     sort_by_effect(device, device->faulty, device->n_faulty);
     sort_by_effect(device, device->unexplained, device->n_unexplained);
     device->health = health_of(device);
-    return status;
+    return ND_OK;
 }
 
 enum nd_status nd_explain_find_health(const struct nd_explain_job *job, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t d = 0; d < job->plan->n_devices && status == ND_OK; d++) {
-        status = sum_up(job, d, err);
+    for (size_t d = 0; d < job->plan->n_devices; d++) {
+        ND_TRY(sum_up(job, d, err));
         if (job->out->devices[d].health > job->out->health)
             job->out->health = job->out->devices[d].health;
     }
-    return status;
+    return ND_OK;
 }

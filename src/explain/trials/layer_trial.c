@@ -358,9 +358,10 @@ static size_t force_inputs(const struct nd_alternatives *a, const size_t *input_
 
 /* What was made before the layer, a Relu or Clip, in that encoding. */
 static enum nd_status narrow(const struct nd_exact_layer *layer, const struct nd_array *wide,
-                             const struct nd_quant *quant, size_t p, struct nd_layer_made *made)
+                             const struct nd_quant *quant, size_t p, struct nd_layer_made *made,
+                             struct nd_error *err)
 {
-    ND_TRY(nd_array_copy(wide, &made->qvalues[p], NULL));
+    ND_TRY(nd_array_copy(wide, &made->qvalues[p], err));
     nd_layer_narrow(layer, quant, &made->qvalues[p]);
     made->is_covered[p] = true;
     return ND_OK;
@@ -398,7 +399,7 @@ static enum nd_status keep_fused(struct nd_layer_trial *trial, const struct nd_e
         else if (!carries)
             status = nd_tensor_after(trial->model, a->parts[k].to, &encodings, err);
         if (status == ND_OK && wide != NULL)
-            status = narrow(layer, wide, &tensor->quant, p, kept);
+            status = narrow(layer, wide, &tensor->quant, p, kept, err);
         else if (status == ND_OK && (!carries || carry(trial, layer, a->parts[k].to, p,
                                                        nd_layer_carries(own) ? 1 : own->n_inputs, &encodings)))
             status = make_part(trial, layer, p, &encodings, kept);
@@ -468,7 +469,7 @@ static enum nd_status run_fused(struct nd_layer_trial *trial, const struct nd_ex
         return run_moved(trial, layer, p, kept, given, err);
     if (kept != NULL)
         return narrow(layer, kept, &nd_model_tensor(trial->model, layer->tensor)->quant, p,
-                      &trial->others[ND_ALTERNATIVE_FUSED]);
+                      &trial->others[ND_ALTERNATIVE_FUSED], err);
     const struct nd_array *divided = nd_layer_n_inputs(layer) == 1
                                          ? nd_layer_trial_kept(trial, layer->input_tensors[0], layer->tensor, p)
                                          : NULL;

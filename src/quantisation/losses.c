@@ -713,5 +713,3 @@ enum nd_status nd_loss_run_sample(struct nd_loss_run *run, size_t sample, bool w
         nd_loss_forget(&run->introduced[s]);
     return status == ND_OK && with_errors ? run_layers(run, err) : status;
 }
-
-/* ---- all samples ---- */

@@ -1,11 +1,11 @@
 /* Study: see the header. */
-#include "core/processes/parallel.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/processes/parallel.h"
 #include "explain/evaluate/incremental.h"
 #include "explain/plan/replay.h"
 #include "explain/stages.h"

@@ -69,13 +69,16 @@ enum nd_exact_origin {
     ND_EXACT_FROM_LAYER, /* an operator that calculates */
 };
 struct nd_exact_link; /* arithmetic/exact/linear/linear_layer.h */
+/* Of every operator so many can be asked for (a product's, with its bias), however few a wrong model gives it.
+ */
+enum { ND_EXACT_LEAST_OPERANDS = 3 };
 /* One layer with its inputs, for who makes its quantised values without exact values. Borrowed for the call. */
 struct nd_exact_layer {
     size_t tensor;
     const struct nd_linear_call *call; /* arithmetic/exact/linear/linear_layer.h: operator, quantised values of
                                           inputs, quantisations, bounds */
-    const enum nd_exact_origin *origins; /* [call->n_inputs, or 3 if that is more: a wrong model's MatMul has
-                                            one input]; of an omitted input ND_EXACT_FROM_CONSTANT */
+    const enum nd_exact_origin *origins; /* [call->n_inputs, or ND_EXACT_LEAST_OPERANDS if that is more]; of an
+                                            omitted input ND_EXACT_FROM_CONSTANT */
     const size_t *input_tensors; /* of the same length: the tensors that are read, SIZE_MAX for constants */
     enum nd_dtype dtype;         /* of the quantised values */
     const struct nd_exact_link

@@ -476,7 +476,7 @@ static enum nd_status make_qvalues(struct nd_exact_run *run, size_t quantize, co
     *is_made = false;
     if (run->options->make == NULL || !layer->is_known)
         return ND_OK;
-    for (size_t i = 0; i < ND_EXACT_MAX_OPERANDS; i++) {
+    for (size_t i = 0; i < layer->call.n_inputs || i < ND_EXACT_LEAST_OPERANDS; i++) {
         size_t tensor = i < layer->call.n_inputs ? operand_of(run, layer, i) : ND_NO_INDEX;
         origins[i] = origin_of(run, tensor);
         tensors[i] = tensor != ND_NO_INDEX ? run->g->model->tensor_of_value[tensor] : ND_NO_INDEX;

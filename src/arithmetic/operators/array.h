@@ -3,8 +3,9 @@
 #ifndef ND_OPERATORS_ARRAY_H
 #define ND_OPERATORS_ARRAY_H
 
-#include "npudiff/core/tensor.h"
 #include <string.h>
+
+#include "npudiff/core/tensor.h"
 
 struct nd_array {
     struct nd_shape shape;

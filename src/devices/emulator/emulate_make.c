@@ -260,8 +260,7 @@ static enum nd_status add_fault(struct bind *bind, const struct nd_emu_item *ite
     ND_TRY(check_shape(bind, item, e, err));
     if (layer->faults == NULL) {
         layer->faults = nd_calloc(bind->emulation->n, sizeof(const struct nd_emu_item *));
-        if (layer->faults == NULL)
-            ND_TRY(nd_fail_memory(err));
+        ND_TRY_MEMORY(layer->faults != NULL, err);
     }
     layer->faults[layer->n_faults++] = item;
     return ND_OK;
@@ -303,7 +302,6 @@ static enum nd_status check_readers(const struct bind *bind, struct nd_error *er
     return ND_OK;
 }
 
-/* names NULL: as the model calls its tensors. Items are borrowed. *out needs nd_emu_unbind on success only. */
 static void nd_emu_unbind(struct nd_emu_binding *binding)
 {
     for (size_t e = 0; binding->layers != NULL && e < binding->n_tensors; e++)

@@ -7,7 +7,6 @@
  * of the model that was asked for: the one at hand may be a part of it whose tensors have other names
  *
  * What such a device remembers (the sample before, the number of the run) lives as long as the session. */
-#include "devices/emulator/emulate_internal.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +15,7 @@
 #include "core/text/strbuf.h"
 #include "devices/agent/runtime/runtime.h"
 #include "devices/emulator/emulate.h"
+#include "devices/emulator/emulate_internal.h"
 #include "npudiff/core/parse.h"
 
 struct nd_runtime {

@@ -187,12 +187,12 @@ static enum nd_status make_room(struct carrying *c, bool *is_any, struct nd_erro
     return ND_OK;
 }
 
-/* What was missed in any sample goes, and what was made of it. */
-static void take_made(struct carrying *c)
+/* What was missed in any sample goes, and what was made of it; all, where the run ended with an error. */
+static void take_made(struct carrying *c, bool is_whole)
 {
     struct nd_plan_source *source = &c->plan->sources[c->device];
     for (size_t s = 0; s < c->plan->n_steps; s++)
-        if (c->made[s] != NULL && !atomic_load(&c->is_missed[s]) && can_be_made(c, s)) {
+        if (is_whole && c->made[s] != NULL && !atomic_load(&c->is_missed[s]) && can_be_made(c, s)) {
             source->carried[s] = c->made[s];
         } else {
             free(c->made[s]);
@@ -232,10 +232,8 @@ static enum nd_status carry_device(struct nd_plan *plan, size_t device, struct n
                          .way = SIZE_MAX};
     bool has_room = c.made != NULL && c.is_missed != NULL && c.n_behind != NULL;
     enum nd_status status = has_room ? carry(&c, err) : nd_fail_memory(err);
-    for (size_t s = 0; has_room && s < plan->n_steps && status != ND_OK; s++)
-        atomic_store(&c.is_missed[s], true);
     if (has_room)
-        take_made(&c);
+        take_made(&c, status == ND_OK);
     ND_FREE_ALL(c.made, c.is_missed, c.n_behind);
     return status == ND_OK ? nd_plan_match_carried(plan, device, err) : status;
 }

@@ -337,9 +337,9 @@ static bool is_wrong(const struct nd_explain_job *job, size_t device, size_t ten
     return step != SIZE_MAX && job->out->devices[device].layers[step].judgement.state == ND_LAYER_UNEXPLAINED;
 }
 
-/* A maker of the layer, with which it may be made in one operation, whose own values are not as they should be,
- * where the layer's are near what the recorded ones give; or SIZE_MAX. */
-static size_t find_wrong_maker(const struct nd_explain_job *job, size_t device, size_t step)
+/* Whether a maker of the layer, with which it may be made in one operation, has other values than it should,
+ * and the layer's are near what the recorded ones give. */
+static bool has_wrong_maker(const struct nd_explain_job *job, size_t device, size_t step)
 {
     const struct nd_alternatives *a = &job->plan->alternatives;
     const struct nd_observed_arithmetic *observed = nd_observed_arithmetic_of(job, device, step);
@@ -347,13 +347,11 @@ static size_t find_wrong_maker(const struct nd_explain_job *job, size_t device, 
     const struct nd_other_tally *fused = &observed->layers->others[ND_ALTERNATIVE_FUSED];
     double max = fmax(job->out->devices[device].layers[step].introduced.max, 1);
     if (arithmetic == SIZE_MAX || fused->n[arithmetic] == 0 || fused->max[arithmetic] < of_recorded * max)
-        return SIZE_MAX;
-    if (a->fused_from[tensor] != SIZE_MAX && is_wrong(job, device, a->fused_from[tensor]))
-        return a->fused_from[tensor];
-    for (size_t k = a->part_to[tensor]; k < a->n_parts && a->parts[k].to == tensor; k++)
-        if (is_wrong(job, device, a->parts[k].from))
-            return a->parts[k].from;
-    return SIZE_MAX;
+        return false;
+    bool has = a->fused_from[tensor] != SIZE_MAX && is_wrong(job, device, a->fused_from[tensor]);
+    for (size_t k = a->part_to[tensor]; !has && k < a->n_parts && a->parts[k].to == tensor; k++)
+        has = is_wrong(job, device, a->parts[k].from);
+    return has;
 }
 
 /* ---- what changes from run to run ---- */
@@ -614,7 +612,7 @@ static enum nd_status settle_layer(const struct nd_explain_job *job, size_t devi
         return leave_unjudged(
             &job->out->devices[device], layer,
             "it does not follow from an input that was not captured, but worked out from those before it", err);
-    if (!follows && find_wrong_maker(job, device, step) != SIZE_MAX)
+    if (!follows && has_wrong_maker(job, device, step))
         return leave_unjudged(
             &job->out->devices[device], layer,
             "it is made in one operation with a layer before it, whose values are wrong: what it "

@@ -139,7 +139,6 @@ static void put_qvalue_tally(struct nd_codec *codec, struct nd_qvalue_tally *tal
 
 static void put_layer_tally(struct nd_codec *codec, struct nd_layer_tally *tally)
 {
-    uint64_t defect = nd_known_defect_index(tally->known_defect);
     put_counts(codec, tally->n, ND_MAX_LAYER_ARITHMETICS);
     put_counts(codec, tally->wrong, ND_MAX_LAYER_ARITHMETICS);
     put_counts(codec, tally->apart, ND_MAX_LAYER_ARITHMETICS);
@@ -152,8 +151,7 @@ static void put_layer_tally(struct nd_codec *codec, struct nd_layer_tally *tally
         put_counts(codec, tally->others[k].wrong, ND_MAX_LAYER_ARITHMETICS);
         put_reals(codec, tally->others[k].max, ND_MAX_LAYER_ARITHMETICS);
     }
-    put_count(codec, &defect);
-    tally->known_defect = nd_known_defect_at((size_t)defect);
+    put_count(codec, &tally->conditions);
 }
 
 /* The tallies of a device, in the order of steps: [n_steps] each. They are not finished (nd_evaluate_finish).
@@ -167,7 +165,7 @@ static void nd_codec_tallies(struct nd_codec *codec, size_t n_steps, struct nd_q
     }
 }
 
-enum { PART_FORMAT = 3, DIGEST_BYTES = 16, PLACE_BYTES = 24, HEAD_BYTES = DIGEST_BYTES + PLACE_BYTES };
+enum { PART_FORMAT = 4, DIGEST_BYTES = 16, PLACE_BYTES = 24, HEAD_BYTES = DIGEST_BYTES + PLACE_BYTES };
 
 /* The samples of part `part` of n_parts: as many as of every other part, or one less. */
 static struct nd_sample_span part_span(size_t n_samples, size_t part, size_t n_parts)

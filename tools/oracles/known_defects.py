@@ -21,7 +21,7 @@ def defects():
     for row in rows("ND_DEFECT"):
         fields = dict(re.findall(rf"\.(\w+) = {TEXT}", row))
         sdks = [fields[name] for name in ("older_sdk", "sdk") if name in fields]
-        layer = re.search(rf"\),\n    {TEXT},\n", row)[1]
+        layer = re.search(rf"\),\n    {TEXT}, (?:NOT_)?PREDICTED,\n", row)[1]
         found[row.split(",")[0]] = Defect(layer, sdks, fields["archs"], fields["what"], fields["remedy"])
     return found
 

@@ -572,3 +572,20 @@ bool nd_layer_is(const struct nd_model *model, const struct nd_exact_layer *laye
             return rows[condition].has(model, layer);
     return false;
 }
+
+uint64_t nd_layer_conditions(const struct nd_model *model, const struct nd_exact_layer *layer)
+{
+    uint64_t conditions = 0;
+    for (int c = 0; c < ND_N_LAYER_CONDITIONS; c++)
+        conditions |= (uint64_t)nd_layer_is(model, layer, (enum nd_layer_condition)c) << c;
+    return conditions;
+}
+
+uint64_t nd_layer_conditions_predicted(uint64_t conditions)
+{
+    return conditions & (0
+#define ND_DEFECT(condition, function, operators, layer, foresight, ...)                                       \
+    | (uint64_t)ND_##foresight << ND_LAYER_##condition
+#include "arithmetic/known/defects.def"
+                        );
+}

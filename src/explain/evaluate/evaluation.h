@@ -5,9 +5,9 @@
 #ifndef ND_REPLAY_EVALUATION_H
 #define ND_REPLAY_EVALUATION_H
 
+#include "arithmetic/trials/layer_trial.h"
+#include "explain/evaluate/qvalue_tally.h"
 #include "explain/plan/plan.h"
-#include "explain/trials/layer_trial.h"
-#include "explain/trials/qvalue_tally.h"
 
 /* Sums over the quantised values of one step of one sample. */
 struct nd_part_sums {

@@ -3,8 +3,8 @@
 #ifndef ND_IDENTIFY_IDENTIFICATION_H
 #define ND_IDENTIFY_IDENTIFICATION_H
 
+#include "arithmetic/trials/layer_trial.h"
 #include "explain/identify/identify.h"
-#include "explain/trials/layer_trial.h"
 #include "npudiff/explain/explain.h"
 
 /* What is said of a layer, of the layers of one operator type, or of a device. */

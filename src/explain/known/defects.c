@@ -80,29 +80,19 @@ bool nd_expects(enum nd_expectation expectation, size_t arithmetic)
 
 /* In the order of enum nd_layer_condition. */
 static const struct nd_known_defect defects[] = {
-#define ND_DEFECT(name, function, operators, layer, ...) {.condition = ND_LAYER_##name, __VA_ARGS__},
+#define ND_DEFECT(name, function, operators, layer, foresight, ...)                                            \
+    {.condition = ND_LAYER_##name, .is_in_arithmetics = ND_##foresight, __VA_ARGS__},
 #include "arithmetic/known/defects.def"
 };
 
-const struct nd_known_defect *nd_known_defect_of(const struct nd_model *model,
-                                                 const struct nd_exact_layer *layer)
+const struct nd_known_defect *nd_known_defect_of(uint64_t conditions)
 {
-    const struct nd_known_defect *found = NULL; /* the first, or the first that predicts values */
-    for (size_t i = 0; i < sizeof defects / sizeof *defects; i++)
-        if ((found == NULL || (!found->is_in_arithmetics && defects[i].is_in_arithmetics)) &&
-            nd_layer_is(model, layer, defects[i].condition))
-            found = &defects[i];
-    return found;
-}
-
-size_t nd_known_defect_index(const struct nd_known_defect *defect)
-{
-    return defect != NULL ? (size_t)(defect - defects) : SIZE_MAX;
-}
-
-const struct nd_known_defect *nd_known_defect_at(size_t index)
-{
-    return index < sizeof defects / sizeof *defects ? &defects[index] : NULL;
+    uint64_t predicted = nd_layer_conditions_predicted(conditions);
+    size_t c = 0;
+    conditions = predicted != 0 ? predicted : conditions;
+    while (c < ND_N_LAYER_CONDITIONS && (conditions >> c & 1) == 0)
+        c++;
+    return c < ND_N_LAYER_CONDITIONS ? &defects[c] : NULL;
 }
 
 bool nd_known_defect_shows_as(const struct nd_known_defect *defect, enum nd_fault_kind kind)

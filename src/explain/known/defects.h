@@ -23,14 +23,9 @@ struct nd_known_defect {
     size_t n_kinds;
 };
 
-/* The one that the layer may have, or NULL. Any thread. */
-const struct nd_known_defect *nd_known_defect_of(const struct nd_model *model,
-                                                 const struct nd_exact_layer *layer);
-
-/* Its place in the table of known defects, which is its condition, and back; SIZE_MAX (or any that is not in
- * the table) is NULL. */
-size_t nd_known_defect_index(const struct nd_known_defect *defect);
-const struct nd_known_defect *nd_known_defect_at(size_t index);
+/* The one that a layer with these conditions (nd_layer_conditions) may have: the first, or the first that is
+ * predicted; NULL: none. Any thread. */
+const struct nd_known_defect *nd_known_defect_of(uint64_t conditions);
 
 /* Whether an error that looks like that fault may be this defect. */
 bool nd_known_defect_shows_as(const struct nd_known_defect *defect, enum nd_fault_kind kind);

@@ -14,10 +14,10 @@
 #define ND_REPLAY_PLAN_H
 
 #include "arithmetic/exact/eval_graph.h"
+#include "arithmetic/trials/alternatives.h"
 #include "core/tensors/scales.h"
 #include "core/text/strbuf.h"
 #include "explain/known/expectation.h"
-#include "explain/trials/alternatives.h"
 #include "npudiff/explain/explain.h"
 
 /* One step on one device, before anything is evaluated. */

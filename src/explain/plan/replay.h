@@ -3,8 +3,8 @@
 #ifndef ND_REPLAY_READER_H
 #define ND_REPLAY_READER_H
 
+#include "arithmetic/trials/layer_trial.h"
 #include "explain/plan/plan.h"
-#include "explain/trials/layer_trial.h"
 
 /* Samples that are read together: a chunk of a capture (256 KiB) holds many small ones, and is decoded as a
  * whole. At most ND_READER_BLOCK, or as many as ND_READER_BLOCK_BYTES hold (chosen: what costs little beside

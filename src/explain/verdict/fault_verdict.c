@@ -79,7 +79,7 @@ static bool is_known_in_part(const struct nd_explain_job *job, size_t device, si
 /* A later release need not have the defect that the arithmetic has. */
 static bool may_be_mended(const struct nd_observed_arithmetic *observed)
 {
-    return observed->layers->known_defect != NULL && observed->layers->known_defect->is_in_arithmetics;
+    return nd_layer_conditions_predicted(observed->layers->conditions) != 0;
 }
 
 bool nd_explain_is_known(const struct nd_explain_job *job, size_t device, size_t step)
@@ -309,8 +309,8 @@ bool nd_explain_needs_reach(const struct nd_explain_job *job, size_t device, siz
         return false;
     if (nd_explain_forced(job, step) != 0)
         return is_common(size, size->n_beyond);
-    return nd_observed_arithmetic_of(job, device, step)->layers->known_defect == NULL &&
-           !may_lack_bits(job, step) && is_common(size, size->n_far);
+    return nd_observed_arithmetic_of(job, device, step)->layers->conditions == 0 && !may_lack_bits(job, step) &&
+           is_common(size, size->n_far);
 }
 
 /* All values are exact, but for a few that are far off and have nothing in common: a special value that an
@@ -323,7 +323,7 @@ static bool is_sparse(const struct nd_explain_job *job, size_t device, size_t st
     return size->n_large >= FEWEST_BEYOND && size->n_wrong * 20 <= size->n &&
            size->n_large * 10 >= size->n_wrong * 9 && size->n_kinds >= FEWEST_KINDS &&
            !may_lack_bits(job, step) && nd_explain_forced(job, step) == 0 &&
-           nd_observed_arithmetic_of(job, device, step)->layers->known_defect == NULL;
+           nd_observed_arithmetic_of(job, device, step)->layers->conditions == 0;
 }
 
 /* Another device with the same arithmetic does not make the error of this layer: its mean squared error is a
@@ -595,7 +595,8 @@ static enum nd_status note_defect(const struct nd_explain_job *job, size_t devic
 {
     struct nd_explained_layer *layer = &job->out->devices[device].layers[step];
     const struct nd_plan_source *source = &job->plan->sources[device];
-    const struct nd_known_defect *defect = nd_observed_arithmetic_of(job, device, step)->layers->known_defect;
+    const struct nd_known_defect *defect =
+        nd_known_defect_of(nd_observed_arithmetic_of(job, device, step)->layers->conditions);
     bool is_htp = source->expectation == ND_EXPECT_V69 || source->expectation == ND_EXPECT_V73;
     bool is_off = layer->judgement.state == ND_LAYER_FAULTY ||
                   (layer->judgement.state == ND_LAYER_UNEXPLAINED && size->n_beyond > 0);

@@ -418,7 +418,8 @@ static enum nd_status fault_verdict_noise(const struct nd_explain_job *job, size
                                           struct nd_error *err)
 {
     struct nd_explained_layer *layer = &job->out->devices[device].layers[step];
-    const struct nd_known_defect *defect = nd_observed_arithmetic_of(job, device, step)->layers->known_defect;
+    const struct nd_known_defect *defect =
+        nd_known_defect_of(nd_observed_arithmetic_of(job, device, step)->layers->conditions);
     bool is_htp = job->observations->layer_arithmetic[device] != SIZE_MAX;
     enum nd_status status = judge_not_repeatable(layer, noise, text, err);
     bool is_known = defect != NULL && is_htp && nd_known_defect_shows_as(defect, ND_FAULT_FLIPS);
@@ -516,7 +517,8 @@ static enum nd_status fault_verdict_of_defect(const struct nd_explain_job *job, 
                                               struct nd_error *err)
 {
     struct nd_explained_layer *layer = &job->out->devices[device].layers[step];
-    const struct nd_known_defect *defect = nd_observed_arithmetic_of(job, device, step)->layers->known_defect;
+    const struct nd_known_defect *defect =
+        nd_known_defect_of(nd_observed_arithmetic_of(job, device, step)->layers->conditions);
     bool is_by_arithmetic =
         layer->arithmetic != NULL && job->observations->layer_arithmetic[device] != SIZE_MAX;
     if (defect == NULL || !defect->is_in_arithmetics || !is_by_arithmetic ||

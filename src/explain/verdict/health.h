@@ -10,6 +10,7 @@
 #define ND_EXPLAIN_HEALTH_H
 
 #include "explain/diagnosis/diagnosis.h"
+#include "explain/known/defects.h"
 #include "explain/layers/judge_layers.h"
 #include "explain/stages.h"
 #include "explain/verdict/judgement.h"

@@ -5,11 +5,11 @@
 #include <string.h>
 
 #include "arithmetic/operators/ops_shared.h"
+#include "arithmetic/trials/alternatives.h"
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/tensors/scales.h"
 #include "core/text/options.h"
-#include "explain/trials/alternatives.h"
 #include "improve/lint/lint_job.h"
 #include "npudiff/improve/lint.h"
 #include "quantisation/study.h"

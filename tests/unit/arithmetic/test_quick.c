@@ -8,7 +8,7 @@
 #include "arithmetic/operators/ops.h"
 #include "core/statistics/series.h"
 #include "explain/evaluate/packed.h"
-#include "explain/trials/qvalue_tally.h"
+#include "explain/evaluate/qvalue_tally.h"
 #include "support/linear_case.h"
 
 /* ---- products in blocks ---- */

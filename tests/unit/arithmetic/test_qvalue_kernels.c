@@ -6,7 +6,7 @@
 #include "arithmetic/exact/linear/quick.h"
 #include "arithmetic/operators/kernels/gemm_kernels.h"
 #include "arithmetic/operators/ops.h"
-#include "explain/trials/qvalue_tally.h"
+#include "explain/evaluate/qvalue_tally.h"
 #include "support/linear_case.h"
 
 enum { MOST = 700, ROUNDS = 40 };

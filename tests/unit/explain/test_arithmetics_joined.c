@@ -11,8 +11,8 @@
 
 #include "arithmetic/exact/linear/linear_layer.h"
 #include "arithmetic/htp/htp_internal.h"
+#include "arithmetic/trials/layer_trial.h"
 #include "explain/plan/plan.h"
-#include "explain/trials/layer_trial.h"
 #include "support/arithmetic_qvalues.h"
 
 enum { MAX_BYTES = 1 << 18 };

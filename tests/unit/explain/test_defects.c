@@ -62,7 +62,7 @@ static bool is(const struct layer_of_two *l, enum nd_layer_condition condition)
     size_t n_held = 0;
     for (int c = 0; c < ND_N_LAYER_CONDITIONS; c++)
         n_held += nd_layer_is(NULL, &l->layer, (enum nd_layer_condition)c);
-    const struct nd_known_defect *found = nd_known_defect_of(NULL, &l->layer);
+    const struct nd_known_defect *found = nd_known_defect_of(nd_layer_conditions(NULL, &l->layer));
     bool is_held = nd_layer_is(NULL, &l->layer, condition);
     assert_int_equal(n_held, is_held);
     assert_true(is_held ? found != NULL && found->condition == condition : found == NULL);
@@ -274,9 +274,9 @@ static void mean_of_what_a_slice_or_pad_makes_is_known(void **state)
         for (size_t e = 0; e < nd_model_n_tensors(model); e++) {
             l.tensors[0] = e;
             bool is_moved = strcmp(nd_model_tensor(model, e)->name, rows[i].tensor) == 0;
-            const struct nd_known_defect *found = nd_known_defect_of(model, &l.layer);
+            const struct nd_known_defect *found = nd_known_defect_of(nd_layer_conditions(model, &l.layer));
             assert_int_equal(found != NULL && found->condition == rows[i].condition, is_moved);
-            assert_null(nd_known_defect_of(NULL, &l.layer));
+            assert_null(nd_known_defect_of(nd_layer_conditions(NULL, &l.layer)));
         }
         nd_model_destroy(&model);
     }
@@ -516,12 +516,12 @@ static void pads_and_concats_that_keep_qvalues_are_known(void **state)
             assert_int_equal(nd_layer_is(model, &l.layer, condition), is_known);
             const struct nd_array *kept = nd_layer_kept_qvalues(model, &l.layer, 0);
             assert_true(is_pad || kept == (is_known ? &l.arrays[0] : NULL));
-            const struct nd_known_defect *found = nd_known_defect_of(model, &l.layer);
+            const struct nd_known_defect *found = nd_known_defect_of(nd_layer_conditions(model, &l.layer));
             assert_true(!is_known || (found != NULL && found->condition == condition));
             l.layer.dtype = ND_DTYPE_U16; /* quantised values at the end of the range are another defect, which
                                              predicts nothing */
             l.x[0] = 0;
-            found = nd_known_defect_of(model, &l.layer);
+            found = nd_known_defect_of(nd_layer_conditions(model, &l.layer));
             assert_true(!is_known || (found != NULL && found->condition == condition));
             assert_false(nd_layer_is(NULL, &l.layer, condition));
             l.call.out_quant = &l.quant; /* nothing to rescale */

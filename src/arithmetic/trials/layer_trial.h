@@ -4,8 +4,7 @@
 #define ND_REPLAY_LAYER_TRIAL_H
 
 #include "arithmetic/htp/htp.h"
-#include "explain/known/defects.h"
-#include "explain/trials/alternatives.h"
+#include "arithmetic/trials/alternatives.h"
 
 enum { ND_MAX_LAYER_ARITHMETICS = 4 };
 
@@ -26,7 +25,7 @@ struct nd_layer_tally {
     double max[ND_MAX_LAYER_ARITHMETICS];              /* largest magnitude of what is wrong */
     double doubt[ND_MAX_LAYER_ARITHMETICS];            /* the greatest of nd_layer_arithmetic_doubt */
     struct nd_other_tally others[ND_N_ALTERNATIVES];
-    const struct nd_known_defect *known_defect; /* that the layer may have in some sample, or NULL */
+    uint64_t conditions; /* nd_layer_conditions, of all samples together */
 };
 void nd_layer_tally_merge(const struct nd_layer_tally *from, struct nd_layer_tally *to);
 
@@ -34,12 +33,12 @@ void nd_layer_tally_merge(const struct nd_layer_tally *from, struct nd_layer_tal
 struct nd_layer_made {
     struct nd_array qvalues[ND_MAX_LAYER_ARITHMETICS];
     bool is_covered[ND_MAX_LAYER_ARITHMETICS];
-    size_t alike[ND_MAX_LAYER_ARITHMETICS];     /* of a part: the arithmetic whose quantised values are those of
-                                                   this one, too */
-    bool is_open[ND_MAX_LAYER_ARITHMETICS];     /* of a part: made with the layer after it in a way that is not
-                                                   known */
-    const struct nd_known_defect *known_defect; /* of the layer that made them */
-    bool wraps;                                 /* see nd_layer_encodings */
+    size_t alike[ND_MAX_LAYER_ARITHMETICS]; /* of a part: the arithmetic whose quantised values are those of
+                                               this one, too */
+    bool is_open[ND_MAX_LAYER_ARITHMETICS]; /* of a part: made with the layer after it in a way that is not
+                                               known */
+    uint64_t conditions;                    /* of the layer that made them */
+    bool wraps;                             /* see nd_layer_encodings */
 };
 
 /* What arithmetics make of the layer at hand. One for each thread. */
@@ -50,7 +49,7 @@ struct nd_layer_trial {
     size_t n_kept;              /* alternatives->n_parts */
     struct nd_layer_made others[ND_N_ALTERNATIVES]; /* of the layer at hand */
     struct nd_layer_memory *memory;                 /* of the sample at hand */
-    const struct nd_known_defect *known_defect;     /* of the layer at hand; NULL: none */
+    uint64_t conditions;                            /* of the layer at hand */
     size_t tensor;                                  /* SIZE_MAX: of none */
     struct nd_array made[ND_MAX_LAYER_ARITHMETICS]; /* not there where is_covered is false or alike less */
     size_t alike[ND_MAX_LAYER_ARITHMETICS]; /* the first arithmetic that makes the same of such layers */

@@ -1,5 +1,5 @@
 /* What a provider may make of a layer other than one operator with the model's encodings. */
-#include "explain/trials/alternatives.h"
+#include "arithmetic/trials/alternatives.h"
 
 #include <string.h>
 

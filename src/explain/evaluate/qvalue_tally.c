@@ -1,6 +1,6 @@
 /* Counting which arithmetics give a quantised value. Most quantised values are the nearest, of a value that is
  * far from a tie: then nothing is to be counted for the arithmetics that round to the nearest. */
-#include "explain/trials/qvalue_tally.h"
+#include "explain/evaluate/qvalue_tally.h"
 
 #include <math.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
 /* What arithmetics of whole layers make of one layer, and how its quantised values are held against that. */
-#include "explain/trials/layer_trial.h"
+#include "arithmetic/trials/layer_trial.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -540,20 +540,18 @@ const struct nd_array *nd_layer_trial_other(const struct nd_layer_trial *trial, 
 }
 
 /* A layer that may be made with the one before it has the defects of that. */
-static void note_defect(struct nd_layer_trial *trial, const struct nd_exact_layer *layer)
+static void note_conditions(struct nd_layer_trial *trial, const struct nd_exact_layer *layer)
 {
     const struct nd_alternatives *a = trial->alternatives;
-    const struct nd_known_defect *defect = nd_known_defect_of(trial->model, layer);
-    trial->known_defect = defect;
-    for (size_t i = 0; a != NULL && i < nd_layer_n_inputs(layer) && trial->known_defect == NULL; i++) {
+    uint64_t own = nd_layer_conditions(trial->model, layer);
+    trial->conditions = own;
+    for (size_t i = 0; a != NULL && i < nd_layer_n_inputs(layer) && trial->conditions == 0; i++) {
         size_t part = nd_fused_part_of(a, layer->input_tensors[i], layer->tensor);
-        trial->known_defect = part != SIZE_MAX ? trial->kept[part].known_defect : NULL;
+        trial->conditions = part != SIZE_MAX ? trial->kept[part].conditions : 0;
     }
-    for (size_t k = a != NULL ? a->first_part[layer->tensor] : SIZE_MAX; k != SIZE_MAX; k = a->parts[k].next) {
-        trial->kept[k].known_defect = defect;
-        if (defect == NULL && trial->kept[k].wraps)
-            trial->kept[k].known_defect = nd_known_defect_at(ND_LAYER_SWISH_WRAPS);
-    }
+    for (size_t k = a != NULL ? a->first_part[layer->tensor] : SIZE_MAX; k != SIZE_MAX; k = a->parts[k].next)
+        trial->kept[k].conditions =
+            own == 0 && trial->kept[k].wraps ? UINT64_C(1) << ND_LAYER_SWISH_WRAPS : own;
 }
 
 enum nd_status nd_layer_trial_run(struct nd_layer_trial *trial, const struct nd_exact_layer *layer,
@@ -581,7 +579,7 @@ enum nd_status nd_layer_trial_run(struct nd_layer_trial *trial, const struct nd_
             status = run_others(trial, layer, p, given, err);
     }
     trial->tensor = layer->tensor;
-    note_defect(trial, layer);
+    note_conditions(trial, layer);
     if (trial->alternatives != NULL)
         forget_parts_of(trial, layer);
     /* What an arithmetic did not make it has not kept from before it was quantised values. */
@@ -608,18 +606,11 @@ static void count_others(const struct nd_layer_trial *trial, const double *given
         }
 }
 
-/* Of several the first of the table, so that it does not depend on the order of samples. */
-static void tally_defect(const struct nd_known_defect *defect, struct nd_layer_tally *tally)
-{
-    if (nd_known_defect_index(defect) < nd_known_defect_index(tally->known_defect))
-        tally->known_defect = defect;
-}
-
 void nd_layer_trial_count(const struct nd_layer_trial *trial, const double *given, const double *exact,
                           size_t n, struct nd_layer_tally *tally)
 {
     count_others(trial, given, n, tally);
-    tally_defect(trial->known_defect, tally);
+    tally->conditions |= trial->conditions;
     struct nd_methods_compared found[ND_MAX_LAYER_ARITHMETICS];
     for (size_t p = 0; p < ND_MAX_LAYER_ARITHMETICS; p++) {
         const struct nd_array *made = &trial->made[trial->alike[p]];
@@ -641,7 +632,7 @@ void nd_layer_trial_count(const struct nd_layer_trial *trial, const double *give
 
 void nd_layer_tally_merge(const struct nd_layer_tally *from, struct nd_layer_tally *to)
 {
-    tally_defect(from->known_defect, to);
+    to->conditions |= from->conditions;
     for (size_t p = 0; p < ND_MAX_LAYER_ARITHMETICS; p++) {
         to->n[p] += from->n[p];
         to->wrong[p] += from->wrong[p];

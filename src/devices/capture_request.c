@@ -361,12 +361,9 @@ static bool add_device_option(struct nd_agent_job *job, const char *key, const c
 
 /* The profile itself, without the file it came from, and what else an emulated device has to know: the session
  * sees a part of the model, whose tensors go by the names of their tensors. */
-static bool fill_emulated(struct nd_capture_job *capture)
+static bool fill_names(struct nd_capture_job *capture)
 {
-    char repeats[24];
-    snprintf(repeats, sizeof repeats, "%llu", (unsigned long long)capture->job.n_repeats);
-    bool is_whole = add_option(&capture->job, "profile", capture->device->option_values[0]) &&
-                    add_option(&capture->job, "repeats", repeats);
+    bool is_whole = true;
     for (size_t e = 0; is_whole && e < nd_model_n_tensors(capture->model); e++) {
         const struct nd_tensor *tensor = nd_model_tensor(capture->model, e);
         char *text = nd_text("edge.%s", tensor->onnx_name);
@@ -374,6 +371,14 @@ static bool fill_emulated(struct nd_capture_job *capture)
         free(text);
     }
     return is_whole;
+}
+
+static bool fill_emulated(struct nd_capture_job *capture)
+{
+    char repeats[24];
+    snprintf(repeats, sizeof repeats, "%llu", (unsigned long long)capture->job.n_repeats);
+    return add_option(&capture->job, "profile", capture->device->option_values[0]) &&
+           add_option(&capture->job, "repeats", repeats) && fill_names(capture);
 }
 
 /* Its options are a part of the job that it is told. */
@@ -409,8 +414,9 @@ static enum nd_status fill_options(struct nd_capture_job *capture, struct nd_err
     job->is_fallback_allowed = options->allow_fallback;
     job->is_untouched = nd_capture_job_is_untouched(capture);
     bool is_emulated = device->kind == ND_DEVICE_EMULATED;
-    bool is_runner = device->kind == ND_DEVICE_EXEC;
-    size_t n_options = is_emulated ? nd_model_n_tensors(capture->model) + 2 : device->n_options + 1;
+    bool is_runner = device->kind == ND_DEVICE_EXEC, is_twin = device->kind == ND_DEVICE_TWIN;
+    size_t n_options =
+        (is_emulated || is_twin ? nd_model_n_tensors(capture->model) + 2 : 0) + device->n_options + 1;
     job->provider_options = nd_calloc(n_options, sizeof *job->provider_options);
     job->config = nd_calloc(device->n_options, sizeof *job->config);
     bool is_whole = job->model_sha256 != NULL && job->ort_library != NULL && job->provider_name != NULL &&
@@ -420,6 +426,8 @@ static enum nd_status fill_options(struct nd_capture_job *capture, struct nd_err
         is_whole = add_device_option(job, device->option_keys[i], device->option_values[i]);
     if (is_whole && is_emulated)
         is_whole = fill_emulated(capture);
+    if (is_whole && is_twin)
+        is_whole = fill_names(capture);
     if (is_whole && is_runner)
         is_whole = fill_runner(capture);
     return is_whole ? ND_OK : nd_fail_memory(err);

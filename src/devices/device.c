@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "arithmetic/exact/linear/rounding.h"
+#include "arithmetic/trials/twin.h"
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
@@ -79,6 +80,14 @@ static enum nd_status apply_option(struct nd_device *device, const char *uri, co
     enum nd_optimisation level;
     if (nd_device_is_reference(device->kind))
         return apply_reference_option(device, uri, key, value, err);
+    if (device->kind == ND_DEVICE_TWIN) {
+        if (strcmp(key, "strict") != 0 || (strcmp(value, "1") != 0 && strcmp(value, "0") != 0))
+            return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri,
+                           "device '%s': a twin has the option strict=1 (or 0), not "
+                           "'%s=%s'",
+                           uri, key, value);
+        return nd_device_set_option(device, key, value, err);
+    }
     if (device->kind == ND_DEVICE_EXEC && strcmp(key, "threads") != 0)
         return nd_exec_apply_option(device, uri, key, value, err);
     if (strcmp(key, "optimisation") == 0) {
@@ -295,6 +304,10 @@ const struct nd_device_syntax *nd_device_syntaxes(void)
         {"float64", "the float reference: a float model in double precision"},
         {"emu:ITEM[,ITEM...] or emu:PROFILE.yaml",
          "an emulated device: the arithmetic of a chip (htp-v73), and faults of tensors (stale@TENSOR)"},
+        {"twin:CHIPSET[@qairt-VERSION][?strict=1]",
+         "the bits of that chipset without the chipset or its SDK, as far as its arithmetic is known; what is "
+         "not "
+         "known is rounded exactly, and marked, or refused with strict=1"},
         {"exec:RUNNER[?OPTION=VALUE&...]",
          "a program that runs models for npudiff: npudiff-runner-RUNNER in $NPUDIFF_RUNNERS or PATH"},
         {"adb:[SERIAL][/DEVICE] or adb:*[/DEVICE]",
@@ -312,7 +325,7 @@ const struct nd_device_syntax *nd_device_syntaxes(void)
 
 const char *nd_device_kind_name(enum nd_device_kind kind)
 {
-    static const char *const names[] = {"cpu", "htp-sim", "htp", "exact", "float64", "emu", "exec"};
+    static const char *const names[] = {"cpu", "htp-sim", "htp", "exact", "float64", "emu", "exec", "twin"};
     return (size_t)kind < sizeof names / sizeof names[0] ? names[kind] : "unknown";
 }
 
@@ -328,7 +341,7 @@ bool nd_device_is_npu(enum nd_device_kind kind)
 
 bool nd_device_is_evaluated(enum nd_device_kind kind)
 {
-    return nd_device_is_reference(kind) || kind == ND_DEVICE_EMULATED;
+    return nd_device_is_reference(kind) || kind == ND_DEVICE_EMULATED || kind == ND_DEVICE_TWIN;
 }
 
 void nd_device_deinit(struct nd_device *device)
@@ -366,7 +379,7 @@ static enum nd_status parse_npu(struct nd_device *device, const char *uri, enum 
 static enum nd_status fail_unknown(const char *uri, const char *kind, struct nd_error *err)
 {
     static const char *const kinds[] = {"cpu", "exact", "float64", "emu", "htp-sim",
-                                        "htp", "exec",  "adb",     "ssh"};
+                                        "htp", "exec",  "adb",     "ssh", "twin"};
     char word[64], meant[ND_DID_YOU_MEAN_BYTES];
     snprintf(word, sizeof word, "%.*s", (int)strcspn(kind, ":"), kind);
     nd_did_you_mean(word, kinds, sizeof kinds / sizeof kinds[0], sizeof kinds[0], meant);
@@ -376,7 +389,8 @@ static enum nd_status fail_unknown(const char *uri, const char *kind, struct nd_
                  chipset->alias[0] != '\0' ? chipset->alias : chipset->sm);
     return nd_fail(
         err, ND_E_DEVICE_UNKNOWN, uri,
-        "unknown device '%s'; devices are 'cpu', 'exact', 'float64', 'emu:ITEM,...', 'htp-sim:CHIPSET', 'htp', "
+        "unknown device '%s'; devices are 'cpu', 'exact', 'float64', 'emu:ITEM,...', 'htp-sim:CHIPSET', "
+        "'twin:CHIPSET', 'htp', "
         "'exec:RUNNER', 'adb:SERIAL' and 'ssh:HOST'; 'npudiff devices' lists them%s",
         uri, meant);
 }
@@ -385,7 +399,7 @@ static enum nd_status parse_kind(struct nd_device *device, const char *uri, cons
                                  struct nd_error *err)
 {
     static const enum nd_device_kind plain[] = {ND_DEVICE_CPU, ND_DEVICE_EXACT, ND_DEVICE_FLOAT64};
-    static const enum nd_device_kind npus[] = {ND_DEVICE_HTP_SIM, ND_DEVICE_HTP};
+    static const enum nd_device_kind npus[] = {ND_DEVICE_HTP_SIM, ND_DEVICE_HTP, ND_DEVICE_TWIN};
     bool is_remote = device->transport != ND_TRANSPORT_NONE;
     for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++)
         if (strcmp(kind, nd_device_kind_name(plain[i])) == 0) {
@@ -456,6 +470,24 @@ static enum nd_status nd_runtime_name(const char *id, struct nd_runtime_info *ou
     return out->id != NULL ? ND_OK : nd_fail_memory(err);
 }
 
+/* The SDK whose arithmetic a twin has, which need not be installed. */
+static enum nd_status find_twin(struct nd_device *device, const char *uri, const char *id, struct nd_error *err)
+{
+    static const char scheme_of_sdk[] = "qairt-";
+    struct nd_twin_chip chip;
+    const char *sdk = id != NULL ? id + strlen(scheme_of_sdk) : ND_TWIN_NEWEST_SDK;
+    if ((id != NULL && strncmp(id, scheme_of_sdk, strlen(scheme_of_sdk)) != 0) ||
+        !nd_twin_chip_of(device->chipset->arch, sdk, &chip))
+        return nd_fail(
+            err, ND_E_DEVICE_UNKNOWN, uri,
+            "device '%s': the arithmetic of %s with %s is not known; known are v68 to v81 with qairt-2.47 "
+            "to qairt-" ND_TWIN_NEWEST_SDK,
+            uri, device->chipset->arch, id != NULL ? id : "qairt-" ND_TWIN_NEWEST_SDK);
+    device->runtime.id = nd_text("%s%s", scheme_of_sdk, sdk);
+    ND_TRY(nd_device_set_option(device, "arch", device->chipset->arch, err));
+    return nd_device_set_option(device, "sdk", sdk, err);
+}
+
 /* References need no runtime but npudiff itself. What is installed for another machine is seen when its ABI is
  * known. */
 static enum nd_status find_runtime(struct nd_device *device, const char *uri, const char *id,
@@ -468,9 +500,12 @@ static enum nd_status find_runtime(struct nd_device *device, const char *uri, co
         return nd_runtime_require(
             &device->runtime, nd_device_is_npu(device->kind) ? ND_RUNTIME_FOR_NPU : ND_RUNTIME_FOR_CPU, err);
     }
-    if (id != NULL)
+    if (device->kind == ND_DEVICE_TWIN)
+        ND_TRY(find_twin(device, uri, id, err));
+    else if (id != NULL)
         return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri, "device '%s' has no runtime to choose", uri);
-    device->runtime.id = nd_strdup("npudiff-" ND_VERSION);
+    else
+        device->runtime.id = nd_strdup("npudiff-" ND_VERSION);
     device->runtime.ort_library = nd_strdup("");
     return device->runtime.id != NULL && device->runtime.ort_library != NULL ? ND_OK : nd_fail_memory(err);
 }

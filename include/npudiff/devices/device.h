@@ -145,9 +145,10 @@ enum nd_device_kind {
     ND_DEVICE_FLOAT64,  /* a float model in double precision: the float reference */
     ND_DEVICE_EMULATED, /* the quantised model by exact layers with other programs and known faults */
     ND_DEVICE_EXEC,     /* a program that speaks the runner's protocol (docs/reference/runner.md) */
+    ND_DEVICE_TWIN,     /* a chip's bits without the chip: by the arithmetic that `explain` knows of it */
 };
 
-/* "cpu", "htp-sim", "htp", "exact", "float64", "emu", "exec": as it starts a URI. Static storage. */
+/* "cpu", "htp-sim", "htp", "exact", "float64", "emu", "exec", "twin": as it starts a URI. Static storage. */
 ND_PUBLIC const char *nd_device_kind_name(enum nd_device_kind kind);
 
 /* Whether Qualcomm's QNN provider runs the model, on an NPU or in its simulator. */

@@ -176,6 +176,11 @@ enum nd_htp_layout nd_htp_layout_of(const struct nd_layer_memory *memory, const 
     return note_of_input(memory, layer, i).layout;
 }
 
+bool nd_layer_reads_blocks(const struct nd_exact_layer *layer, const struct nd_layer_memory *memory, size_t i)
+{
+    return memory != NULL && nd_htp_layout_of(memory, layer, i) == ND_HTP_BLOCKED;
+}
+
 static bool is_one_of(const char *op_type, const char *const names[], size_t n)
 {
     for (size_t i = 0; i < n; i++)

@@ -265,6 +265,12 @@ bool nd_may_be_norm_in_parts(const struct nd_model *model, const struct nd_model
     return is_of_one(maker, "Sqrt");
 }
 
+bool nd_reads_tanh_and_one(const struct nd_model *model, const struct nd_model_layer *layer)
+{
+    return layer->n_inputs == 2 && (behind(model, layer->inputs[0], above_tanh) != SIZE_MAX ||
+                                    behind(model, layer->inputs[1], above_tanh) != SIZE_MAX);
+}
+
 /* Half of a tensor times one more than a Tanh. */
 static bool is_gelu_in_parts(const struct nd_model *model, const struct nd_model_layer *layer)
 {
@@ -370,8 +376,7 @@ void nd_alternatives_deinit(struct nd_alternatives *a)
     *a = (struct nd_alternatives){.n_tensors = 0};
 }
 
-/* Whether every operator of the layer is one of these, and the first of them is one of the first `n_first`. */
-static bool is_chain_of(const char *op_types, const char *const *names, size_t n, size_t n_first)
+bool nd_is_chain_of(const char *op_types, const char *const *names, size_t n, size_t n_first)
 {
     for (size_t at = 0, k = 0; op_types[at] != '\0'; k++) {
         size_t length = strcspn(op_types + at, "+"), i = 0;
@@ -397,7 +402,7 @@ bool nd_layer_is_table(const struct nd_model *model, const struct nd_model_layer
         return false;
     const struct nd_tensor *from = nd_model_tensor(model, layer->inputs[0]);
     return nd_dtype_is_integer(from->dtype) && nd_dtype_size_bytes(from->dtype) == 1 &&
-           is_chain_of(layer->op_types, names, N, N_FUNCTIONS);
+           nd_is_chain_of(layer->op_types, names, N, N_FUNCTIONS);
 }
 
 bool nd_layer_is_mean(const struct nd_model_layer *layer)
@@ -406,7 +411,7 @@ bool nd_layer_is_mean(const struct nd_model_layer *layer)
                                         "Clip",        "Flatten",           "Relu",       "Reshape",
                                         "Squeeze"};
     enum { N = sizeof names / sizeof *names, N_MEANS = 4 };
-    return layer != NULL && layer->n_inputs == 1 && is_chain_of(layer->op_types, names, N, N_MEANS);
+    return layer != NULL && layer->n_inputs == 1 && nd_is_chain_of(layer->op_types, names, N, N_MEANS);
 }
 
 void nd_say_forced(const struct nd_alternatives *a, const struct nd_model *model,

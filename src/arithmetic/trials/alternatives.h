@@ -66,6 +66,13 @@ size_t nd_fused_part_of(const struct nd_alternatives *alternatives, size_t from,
  * from there. NULL: it is no such part. */
 const struct nd_quant *nd_divided_from(const struct nd_model *model, size_t tensor);
 
+/* Whether every operator of the layer, joined by '+', is one of these, and the first one of the first n_first.
+ */
+bool nd_is_chain_of(const char *op_types, const char *const *names, size_t n, size_t n_first);
+
+/* Whether the layer reads one more than a Tanh beside another tensor. */
+bool nd_reads_tanh_and_one(const struct nd_model *model, const struct nd_model_layer *layer);
+
 /* Whether the layer hands on what its maker made with the encoding of a Concat behind it. */
 bool nd_layer_carries(const struct nd_model_layer *layer);
 /* A Relu by itself: before a Concat what made its input may make what is joined, and it narrows that. */

@@ -11,6 +11,12 @@
 #include "core/memory.h"
 #include "core/text/words.h"
 
+/* The values of a device are not known: they are to be made. */
+static bool is_blind(const struct nd_layer_trial *trial)
+{
+    return trial->only != SIZE_MAX;
+}
+
 static const struct nd_array *nd_layer_trial_kept(const struct nd_layer_trial *trial, size_t from, size_t to,
                                                   size_t arithmetic);
 
@@ -84,9 +90,48 @@ static enum nd_status choose_method(const struct nd_exact_layer *layer, size_t i
     return ND_OK;
 }
 
+/* Whether what makes an input of a Concat makes it with the encoding of the Concat, where the values of a
+ * device do not show it. Counted on the Concats of 177 networks of gen3: what a Slice or Resize moved, and a
+ * Relu whose zero point is not its least quantised value, was rescaled after it. */
+static bool is_made_for_concat(const struct nd_model *model, size_t tensor)
+{
+    double low, high;
+    const struct nd_model_layer *maker = nd_model_layer_of_tensor(model, tensor);
+    const struct nd_tensor *made = nd_model_tensor(model, tensor);
+    nd_qvalue_range(made->dtype, &low, &high);
+    return maker != NULL && !ND_IS_ONE_OF(maker->op_types, "Resize", "Slice") &&
+           (!nd_layer_narrows(maker) || (double)made->quant.zero_point[0] == low);
+}
+
+/* The same of how an input is rescaled. */
+static enum nd_status choose_blindly(const struct nd_layer_trial *trial, const struct nd_exact_layer *layer,
+                                     size_t i, size_t arithmetic, struct choice *choice)
+{
+    size_t tensor = layer->input_tensors[i];
+    const struct nd_array *kept = nd_layer_trial_kept(trial, tensor, layer->tensor, arithmetic);
+    const struct nd_forced *forced = trial->alternatives->forced[tensor];
+    const struct nd_quant *divided = nd_divided_from(trial->model, tensor),
+                          *from = divided != NULL && kept != NULL ? divided
+                                  : forced != NULL                ? &forced->quant
+                                                                  : NULL;
+    bool is_in_blocks = nd_layer_reads_blocks(layer, trial->memory, i);
+    struct nd_error why = {0};
+    choice->qvalues = nd_layer_kept_qvalues(trial->model, layer, i);
+    if (choice->qvalues == NULL && divided == NULL && is_made_for_concat(trial->model, tensor))
+        choice->qvalues = kept;
+    if (choice->qvalues != NULL)
+        return ND_OK;
+    enum nd_status status = nd_layer_bring(layer, i, divided != NULL ? kept : NULL, from,
+                                           is_in_blocks ? ND_BRING_LAYOUT : ND_BRING_FLAT, &choice->own, &why);
+    choice->qvalues = status == ND_OK && choice->own.is_covered ? &choice->own.qvalues : NULL;
+    return status == ND_ERR_MEMORY ? status : ND_OK;
+}
+
 static enum nd_status choose(const struct nd_layer_trial *trial, const struct nd_exact_layer *layer, size_t i,
                              size_t arithmetic, struct choice *choice)
 {
+    if (is_blind(trial))
+        return choose_blindly(trial, layer, i, arithmetic, choice);
     size_t tensor = layer->input_tensors[i], n_wrong;
     const struct nd_array *kept = nd_layer_trial_kept(trial, tensor, layer->tensor, arithmetic);
     const struct nd_forced *forced = trial->alternatives->forced[tensor];
@@ -174,7 +219,8 @@ enum nd_status nd_layer_trial_init(struct nd_layer_trial *trial, const struct nd
                                    const struct nd_alternatives *alternatives, struct nd_error *err)
 {
     size_t n_tensors = nd_model_n_tensors(model);
-    *trial = (struct nd_layer_trial){.tensor = SIZE_MAX, .model = model, .alternatives = alternatives};
+    *trial = (struct nd_layer_trial){
+        .tensor = SIZE_MAX, .only = SIZE_MAX, .model = model, .alternatives = alternatives};
     size_t n_kept = alternatives != NULL ? alternatives->n_parts : 0;
     trial->kept = nd_calloc(n_kept, sizeof *trial->kept);
     ND_TRY_MEMORY(trial->kept != NULL, err);
@@ -367,6 +413,14 @@ static enum nd_status narrow(const struct nd_exact_layer *layer, const struct nd
     return ND_OK;
 }
 
+static bool is_by_number(const struct nd_exact_layer *layer)
+{
+    bool is = false;
+    for (size_t i = 0; i < nd_layer_n_inputs(layer); i++)
+        is = is || (layer->origins[i] == ND_EXACT_FROM_CONSTANT && nd_layer_input_size(layer, i) == 1);
+    return is;
+}
+
 /* For the layers after the layer that may be made with it. What hands on quantised values hands on those that
  * its maker made for that layer. */
 static enum nd_status keep_fused(struct nd_layer_trial *trial, const struct nd_exact_layer *layer, size_t p,
@@ -398,6 +452,11 @@ static enum nd_status keep_fused(struct nd_layer_trial *trial, const struct nd_e
             encodings.output = nd_divided_from(trial->model, layer->tensor);
         else if (!carries)
             status = nd_tensor_after(trial->model, a->parts[k].to, &encodings, err);
+        if (own != NULL && strcmp(own->op_types, "Mul") == 0 && encodings.slopes != NULL &&
+            (encodings.after == ND_LAYER_AFTER_NONE || is_by_number(layer))) {
+            ND_FREE_ALL(encodings.slopes, encodings.offsets);
+            continue; /* only numbers for channels are joined with those of an Add */
+        }
         if (status == ND_OK && wide != NULL)
             status = narrow(layer, wide, &tensor->quant, p, kept, err);
         else if (status == ND_OK && (!carries || carry(trial, layer, a->parts[k].to, p,
@@ -421,6 +480,18 @@ static size_t count_different(const struct nd_array *a, const struct nd_array *b
     return a->n == b->n ? count_wrong(&all, a, b) : SIZE_MAX;
 }
 
+/* Whether something reads the tensor that wants it in blocks (docs/science/htp-arithmetic.md#numbers). */
+static bool is_wanted_in_blocks(const struct nd_model *model, size_t tensor)
+{
+    for (size_t u = 0; u < nd_model_n_layers(model); u++) {
+        const struct nd_model_layer *layer = nd_model_layer(model, u);
+        if (layer->n_inputs > 0 && layer->inputs[0] == tensor &&
+            ND_IS_ONE_OF(layer->op_types, "Concat", "LayerNormalization", "LeakyRelu", "MatMul"))
+            return true;
+    }
+    return false;
+}
+
 /* Of what its maker made with its encoding (kept; NULL: nothing), and of where its input may lie, what is
  * nearest to the device's quantised values. */
 static enum nd_status run_moved(struct nd_layer_trial *trial, const struct nd_exact_layer *layer, size_t p,
@@ -429,16 +500,19 @@ static enum nd_status run_moved(struct nd_layer_trial *trial, const struct nd_ex
     enum { LAID_OUT_WAYS = 2 };
     size_t n;
     struct nd_layer_made *fused = &trial->others[ND_ALTERNATIVE_FUSED];
-    const struct nd_quant *to = &nd_model_tensor(trial->model, layer->tensor)->quant;
-    const struct nd_layer_encodings encodings = {.inputs = {to}, .qvalues = {kept}};
+    const struct nd_tensor *tensor = nd_model_tensor(trial->model, layer->tensor);
+    const struct nd_shape *shape = is_blind(trial) ? &tensor->shape : &given->shape;
+    const struct nd_layer_encodings encodings = {.inputs = {&tensor->quant}, .qvalues = {kept}};
     enum nd_status status = ND_OK;
     for (int way = kept != NULL ? -1 : 0; way < LAID_OUT_WAYS && status == ND_OK; way++) {
+        if (is_blind(trial) && kept == NULL && (way == 0 || !is_wanted_in_blocks(trial->model, layer->tensor)))
+            continue;
         struct nd_array made = {0};
         bool is_covered = false;
         struct nd_error why = {0};
         status = way < 0 ? nd_layer_run_with(&nd_layer_arithmetics(&n)[p], layer, &encodings, &made,
                                              &is_covered, &why)
-                         : nd_layer_run_laid_out(layer, way > 0, &given->shape, &made, &is_covered, &why);
+                         : nd_layer_run_laid_out(layer, way > 0, shape, &made, &is_covered, &why);
         status = settle_made(status, &why, &made, &is_covered, err);
         if (is_covered && (!fused->is_covered[p] ||
                            count_different(given, &made) < count_different(given, &fused->qvalues[p]))) {
@@ -539,6 +613,68 @@ const struct nd_array *nd_layer_trial_other(const struct nd_layer_trial *trial, 
     return made->is_covered[arithmetic] ? &made->qvalues[arithmetic] : NULL;
 }
 
+/* Where a layer may be made in another way than by itself, whether the chip does so although what is between is
+ * recorded. Counted on 177 networks of gen3, every layer on the chip's own inputs. */
+static bool is_made_with_others(const struct nd_layer_trial *trial, const struct nd_exact_layer *layer)
+{
+    enum { FEW_COLUMNS = 8, GROUPED_RANK = 4 };
+    const struct nd_alternatives *a = trial->alternatives;
+    const struct nd_model_layer *own = nd_model_layer_of_tensor(trial->model, layer->tensor);
+    const struct nd_tensor *tensor = nd_model_tensor(trial->model, layer->tensor);
+    size_t from = a->fused_from[layer->tensor];
+    const struct nd_model_layer *maker = from != SIZE_MAX ? nd_model_layer_of_tensor(trial->model, from) : NULL;
+    bool is_byte = nd_dtype_size_bytes(layer->dtype) == 1;
+    if (a->gated[layer->tensor] != SIZE_MAX) {
+        size_t x = a->gated[layer->tensor];
+        const struct nd_model_layer *half = nd_model_layer_of_tensor(trial->model, x);
+        bool is_halved = half != NULL && strcmp(half->op_types, "Mul") == 0 && half->n_inputs == 1;
+        return !(is_byte && a->gates[layer->tensor] == ND_GATE_HARD) &&
+               (a->gates[layer->tensor] != ND_GATE_GELU || is_halved ||
+                !nd_reads_tanh_and_one(trial->model, own));
+    }
+    if (strcmp(own->op_types, "PRelu") == 0)
+        return maker != NULL && ND_IS_ONE_OF(maker->op_types, "Gemm", "MatMul") && tensor->shape.rank > 0 &&
+               tensor->shape.dims[tensor->shape.rank - 1] > FEW_COLUMNS &&
+               nd_layer_input_is_quantised(layer, 1);
+    if (maker != NULL && strcmp(maker->op_types, "InstanceNormalization") == 0)
+        return tensor->shape.rank == GROUPED_RANK;
+    return !ND_IS_ONE_OF(own->op_types, "LeakyRelu", "Reciprocal", "Relu", "requantise");
+}
+
+/* Where the layer by itself is not known, whether what it may be made of with others is what the chip does. A
+ * uint16 Relu, or what moves, of a Gemm is neither. */
+static bool may_be_fused_alone(const struct nd_layer_trial *trial, const struct nd_exact_layer *layer,
+                               const struct nd_array *made)
+{
+    const struct nd_model_layer *own = nd_model_layer_of_tensor(trial->model, layer->tensor);
+    return made == NULL &&
+           (nd_dtype_size_bytes(layer->dtype) == 1 || !(nd_layer_narrows(own) || nd_layer_carries(own)));
+}
+
+/* What is made of so many elements as the tensor has. */
+static const struct nd_array *of_size(const struct nd_layer_trial *trial, size_t tensor,
+                                      const struct nd_array *made)
+{
+    size_t n;
+    bool is_known = nd_shape_n_elems(&nd_model_tensor(trial->model, tensor)->shape, &n, NULL) == ND_OK;
+    return made != NULL && (!is_known || made->n == n) ? made : NULL;
+}
+
+const struct nd_array *nd_layer_trial_choose(const struct nd_layer_trial *trial,
+                                             const struct nd_exact_layer *layer, size_t p, bool is_hidden)
+{
+    const struct nd_array *made = trial->is_covered[p] ? &trial->made[trial->alike[p]] : NULL,
+                          *others[ND_N_ALTERNATIVES];
+    for (int k = 0; k < ND_N_ALTERNATIVES; k++)
+        others[k] = of_size(trial, layer->tensor, nd_layer_trial_other(trial, (enum nd_alternative)k, p));
+    const struct nd_array *fused = others[ND_ALTERNATIVE_FUSED], *forced = others[ND_ALTERNATIVE_FORCED],
+                          *v81 = others[ND_ALTERNATIVE_V81];
+    if (fused != NULL &&
+        (may_be_fused_alone(trial, layer, made) || is_hidden || is_made_with_others(trial, layer)))
+        return fused;
+    return forced != NULL ? forced : trial->is_v81 && v81 != NULL ? v81 : made;
+}
+
 /* A layer that may be made with the one before it has the defects of that. */
 static void note_conditions(struct nd_layer_trial *trial, const struct nd_exact_layer *layer)
 {
@@ -563,8 +699,10 @@ enum nd_status nd_layer_trial_run(struct nd_layer_trial *trial, const struct nd_
     bool fits[ND_MAX_LAYER_ARITHMETICS] = {false};
     forget_layer(trial);
     n = n < ND_MAX_LAYER_ARITHMETICS ? n : ND_MAX_LAYER_ARITHMETICS;
-    for (size_t p = 0; p < n && status == ND_OK; p++) {
-        size_t first = 0;
+    size_t begin = is_blind(trial) ? trial->only : 0;
+    n = is_blind(trial) ? trial->only + 1 : n;
+    for (size_t p = begin; p < n && status == ND_OK; p++) {
+        size_t first = begin;
         while (first < p && !nd_layer_arithmetics_agree(&arithmetics[first], &arithmetics[p], layer))
             first++;
         trial->alike[p] = first;
@@ -583,7 +721,7 @@ enum nd_status nd_layer_trial_run(struct nd_layer_trial *trial, const struct nd_
     if (trial->alternatives != NULL)
         forget_parts_of(trial, layer);
     /* What an arithmetic did not make it has not kept from before it was quantised values. */
-    for (size_t p = 0; p < n && status == ND_OK; p++)
+    for (size_t p = 0; p < n && status == ND_OK && !is_blind(trial); p++)
         if (!fits[p])
             nd_layer_memory_refute(trial->memory, layer->tensor, &arithmetics[p]);
     return status;

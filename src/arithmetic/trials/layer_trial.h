@@ -51,6 +51,9 @@ struct nd_layer_trial {
     struct nd_layer_memory *memory;                 /* of the sample at hand */
     uint64_t conditions;                            /* of the layer at hand */
     size_t tensor;                                  /* SIZE_MAX: of none */
+    size_t only; /* SIZE_MAX: all arithmetics are tried. Or one of them, whose device is made: no quantised
+                    values are given, and what it makes is what the device has */
+    bool is_v81; /* of that device */
     struct nd_array made[ND_MAX_LAYER_ARITHMETICS]; /* not there where is_covered is false or alike less */
     size_t alike[ND_MAX_LAYER_ARITHMETICS]; /* the first arithmetic that makes the same of such layers */
     bool is_covered[ND_MAX_LAYER_ARITHMETICS];
@@ -68,6 +71,12 @@ enum nd_status nd_layer_trial_run(struct nd_layer_trial *trial, const struct nd_
 /* What the arithmetic makes of the layer that was taken last, in another way; NULL: nothing is known. */
 const struct nd_array *nd_layer_trial_other(const struct nd_layer_trial *trial, enum nd_alternative alternative,
                                             size_t arithmetic);
+/* What a device of the arithmetic makes of the layer that was taken last, as far as that is known without its
+ * values; NULL: it is not known. is_hidden: nobody records what the layer before it makes, so that the two may
+ * be one operation. */
+const struct nd_array *nd_layer_trial_choose(const struct nd_layer_trial *trial,
+                                             const struct nd_exact_layer *layer, size_t arithmetic,
+                                             bool is_hidden);
 /* Counts the layer that was taken last. exact[n]: rounded half to even. */
 void nd_layer_trial_count(const struct nd_layer_trial *trial, const double *given, const double *exact,
                           size_t n, struct nd_layer_tally *tally);

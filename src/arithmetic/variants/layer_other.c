@@ -122,6 +122,11 @@ size_t nd_layer_input_size(const struct nd_exact_layer *layer, size_t i)
     return layer->call->inputs[i].values != NULL ? layer->call->inputs[i].values->n : 0;
 }
 
+bool nd_layer_input_is_quantised(const struct nd_exact_layer *layer, size_t i)
+{
+    return i < layer->call->n_inputs && layer->call->inputs[i].quant != NULL;
+}
+
 int nd_layer_concat_axis(const struct nd_exact_layer *layer, int rank)
 {
     const struct nd_op_call call = {.node = layer->call->node, .opset = layer->call->opset};

@@ -37,6 +37,8 @@ size_t nd_layer_n_inputs(const struct nd_exact_layer *layer);
 /* How many quantised values input i has; 0: it is not known. */
 size_t nd_layer_input_size(const struct nd_exact_layer *layer, size_t i);
 
+bool nd_layer_input_is_quantised(const struct nd_exact_layer *layer, size_t i);
+
 /* The axis of a Concat of that rank; -1: none. */
 int nd_layer_concat_axis(const struct nd_exact_layer *layer, int rank);
 

@@ -73,7 +73,7 @@ bool nd_capture_is_called_npu(const struct nd_capture *capture)
 {
     const char *kind = nd_capture_string(capture, "device", "kind");
     static const char *const others[] = {"cpu", "gpu",  "reference", "exact", "float64",
-                                         "emu", "exec", "import",    ""};
+                                         "emu", "exec", "import",    "twin",  ""};
     for (size_t i = 0; kind != NULL && i < sizeof others / sizeof others[0]; i++)
         if (strcmp(kind, others[i]) == 0)
             return false;
@@ -131,6 +131,8 @@ char *nd_capture_environment(const struct nd_capture *capture)
     int64_t simulated = nd_capture_integer(capture, "device", "is_simulator", INT64_MIN);
     if (strcmp(kind, "emu") == 0) {
         nd_strbuf_puts(&text, "emulated");
+    } else if (strcmp(kind, "twin") == 0) {
+        nd_strbuf_printf(&text, "twin, %s", stated(capture, "runtime", "id"));
     } else if (strcmp(kind, "exact") == 0 || strcmp(kind, "float64") == 0) {
         nd_strbuf_puts(&text, "computed by npudiff");
     } else if (strcmp(kind, "cpu") == 0) {

@@ -1,5 +1,6 @@
 /* runtime/runtime.h, evaluated here: an agent that is linked with this in the place of ONNX Runtime is the
- * devices `exact`, `float64` and `emu`. Of the latter the options are
+ * devices `exact`, `float64`, `twin` and `emu`. A twin has the options arch=v75, sdk=2.51 and strict=1; of the
+ * last the options are
  *
  *     profile=ITEMS          what emulator/emulate.h reads
  *     repeats=N              runs of every sample
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arithmetic/trials/twin.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
@@ -39,6 +41,9 @@ struct nd_runtime_session {
     struct nd_emulator *emulator;  /* NULL without */
     char **names;                  /* [n_names] of the tensors, for it */
     size_t n_names;
+    struct nd_twin *twin;   /* NULL: another device */
+    const char *arch, *sdk; /* of it; of the options */
+    bool is_strict, *is_hidden;
     size_t n_inputs, n_outputs;
     struct nd_session_io *ios;
     struct nd_array *inputs;
@@ -98,6 +103,12 @@ static enum nd_status read_options(struct nd_runtime_session *session, const str
         bool is_known = true;
         if (strcmp(pair->key, "rounding") == 0) {
             is_known = nd_rounding_from_name(pair->value, &session->rounding);
+        } else if (strcmp(pair->key, "arch") == 0) {
+            session->arch = pair->value;
+        } else if (strcmp(pair->key, "sdk") == 0) {
+            session->sdk = pair->value;
+        } else if (strcmp(pair->key, "strict") == 0) {
+            session->is_strict = strcmp(pair->value, "1") == 0;
         } else if (strcmp(pair->key, "profile") == 0) {
             status = nd_emulation_parse(pair->value, &session->emulation, err);
         } else if (strcmp(pair->key, "repeats") == 0) {
@@ -125,13 +136,10 @@ static const char *tensor_name(const struct nd_session_options *options, const s
     return tensor->name;
 }
 
-static enum nd_status create_emulator(struct nd_runtime_session *session,
-                                      const struct nd_session_options *options,
-                                      struct nd_emulator_options *emulated, struct nd_error *err)
+static enum nd_status read_names(struct nd_runtime_session *session, const struct nd_session_options *options,
+                                 struct nd_error *err)
 {
     size_t n = nd_model_n_tensors(session->model);
-    if (session->emulation.n == 0)
-        return ND_OK;
     session->names = nd_calloc(n, sizeof *session->names);
     ND_TRY_MEMORY(session->names != NULL, err);
     session->n_names = n;
@@ -139,6 +147,14 @@ static enum nd_status create_emulator(struct nd_runtime_session *session,
         ND_TRY_MEMORY(
             (session->names[e] = nd_strdup(tensor_name(options, nd_model_tensor(session->model, e)))) != NULL,
             err);
+    return ND_OK;
+}
+
+static enum nd_status create_emulator(struct nd_runtime_session *session, struct nd_emulator_options *emulated,
+                                      struct nd_error *err)
+{
+    if (session->emulation.n == 0)
+        return ND_OK;
     emulated->struct_size = sizeof *emulated;
     emulated->names = (const char *const *)session->names;
     emulated->is_partial = true;
@@ -201,6 +217,22 @@ static enum nd_status describe_outputs(struct nd_runtime_session *session, struc
     return ND_OK;
 }
 
+static enum nd_status create_twin(struct nd_runtime_session *session, struct nd_error *err)
+{
+    struct nd_twin_chip chip;
+    size_t n = nd_model_n_tensors(session->model);
+    if (session->arch == NULL || session->sdk == NULL)
+        return ND_OK;
+    if (!nd_twin_chip_of(session->arch, session->sdk, &chip))
+        return nd_fail(err, ND_E_OPTION_VALUE, "arch", "the arithmetic of %s with SDK %s is not known",
+                       session->arch, session->sdk);
+    session->is_hidden = nd_calloc(n, sizeof *session->is_hidden);
+    ND_TRY_MEMORY(session->is_hidden != NULL, err);
+    for (size_t e = 0; e < n; e++)
+        session->is_hidden[e] = session->output_of_tensor[e] == NULL;
+    return nd_twin_create(session->model, session->graph, &chip, session->is_hidden, &session->twin, err);
+}
+
 enum nd_status nd_session_create(struct nd_runtime *runtime, const struct nd_session_options *options,
                                  struct nd_runtime_session **out, struct nd_error *err)
 {
@@ -213,7 +245,9 @@ enum nd_status nd_session_create(struct nd_runtime *runtime, const struct nd_ses
     ND_TRY(describe_inputs(session, err));
     ND_TRY(describe_outputs(session, err));
     ND_TRY(nd_exact_graph_create(session->model, &session->graph, err));
-    ND_TRY(create_emulator(session, options, &emulated, err));
+    ND_TRY(read_names(session, options, err));
+    ND_TRY(create_emulator(session, &emulated, err));
+    ND_TRY(create_twin(session, err));
     *out = session;
     session = NULL;
     return ND_OK;
@@ -234,6 +268,8 @@ void nd_session_destroy(struct nd_runtime_session **session)
         ND_FREE_ALL(s->outputs[i].io.name, s->outputs[i].bytes);
     ND_FREE_ALL(s->ios, s->inputs, s->outputs, s->output_of_tensor);
     nd_emulator_destroy(&s->emulator);
+    nd_twin_destroy(&s->twin);
+    free(s->is_hidden);
     nd_emulation_deinit(&s->emulation);
     for (size_t e = 0; e < s->n_names; e++)
         free(s->names[e]);
@@ -284,8 +320,10 @@ enum nd_status nd_session_placement(const struct nd_runtime_session *session, st
     ND_TRY_MEMORY(nodes != NULL, err);
     for (size_t i = 0; i < n_nodes; i++) {
         const struct nd_model_node *node = nd_model_node(session->model, i);
-        nodes[i] = (struct nd_placement){session->emulator != NULL ? "emu" : "exact", node->name, node->op_type,
-                                         node->domain, 0};
+        nodes[i] = (struct nd_placement){session->emulator != NULL ? "emu"
+                                         : session->twin != NULL   ? "twin"
+                                                                   : "exact",
+                                         node->name, node->op_type, node->domain, 0};
     }
     *out = nodes;
     *n = n_nodes;
@@ -339,9 +377,17 @@ enum nd_status nd_session_run(struct nd_runtime_session *session, const void *co
     for (size_t i = 0; i < session->n_outputs; i++)
         session->outputs[i].is_made = false;
     session->views = views;
-    ND_TRY(session->emulator != NULL
-               ? nd_emulator_run(session->emulator, session->inputs, found, session, err)
+    ND_TRY(session->emulator != NULL ? nd_emulator_run(session->emulator, session->inputs, found, session, err)
+           : session->twin != NULL
+               ? nd_twin_run(session->twin, session->inputs, found, session, err)
                : nd_exact_graph_run(session->graph, session->inputs, &options, found, session, err));
+    for (size_t e = 0; session->twin != NULL && session->is_strict && e < nd_model_n_tensors(session->model);
+         e++)
+        if (nd_twin_marks(session->twin)[e].why != NULL)
+            return nd_fail(err, ND_E_EXACT_OPERATOR, session->names[e],
+                           "the twin does not know '%s' (%s), and strict=1 was asked for: %s",
+                           session->names[e], nd_model_tensor(session->model, e)->op_types,
+                           nd_twin_marks(session->twin)[e].why);
     for (size_t i = 0; i < session->n_outputs; i++)
         if (!session->outputs[i].is_made)
             return nd_fail(err, ND_E_EXACT_OPERATOR, session->outputs[i].io.name,
@@ -356,10 +402,36 @@ enum nd_status nd_session_end_profile(struct nd_runtime_session *session, char *
     return nd_fail(err, ND_E_EXACT_OPERATOR, NULL, "the exact device has no profile");
 }
 
+/* What a twin does not know: a line for each tensor, with the reason behind a tab; and what follows from these.
+ */
+static enum nd_status say_marks(const struct nd_runtime_session *session, nd_truth_visit *visit, void *context,
+                                struct nd_error *err)
+{
+    struct nd_strbuf texts[] = {{0}, {0}};
+    static const char *const keys[] = {"not_known", "behind_not_known"};
+    enum nd_status status = ND_OK;
+    for (size_t e = 0; e < nd_model_n_tensors(session->model); e++) {
+        const struct nd_twin_mark *mark = &nd_twin_marks(session->twin)[e];
+        struct nd_strbuf *text = &texts[mark->why == NULL];
+        if (mark->knowledge != ND_TWIN_KNOWN)
+            nd_strbuf_printf(text, "%s%s%s%s", text->len > 0 ? "\n" : "", session->names[e],
+                             mark->why != NULL ? "\t" : "", mark->why != NULL ? mark->why : "");
+    }
+    for (size_t k = 0; k < 2; k++) {
+        ND_FREED char *text = nd_strbuf_take(&texts[k]);
+        if (text != NULL && status == ND_OK)
+            visit(context, keys[k], text);
+        status = text != NULL ? status : nd_fail_memory(err);
+    }
+    return status;
+}
+
 /* One text of each column, a line for every fault. */
 enum nd_status nd_session_truth(const struct nd_runtime_session *session, nd_truth_visit *visit, void *context,
                                 struct nd_error *err)
 {
+    if (session->twin != NULL)
+        return say_marks(session, visit, context, err);
     if (session->emulator == NULL)
         return ND_OK;
     size_t n;

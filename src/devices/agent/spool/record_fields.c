@@ -70,6 +70,12 @@ static bool find(const struct nd_record *record, const char *key, struct nd_reco
     return false;
 }
 
+bool nd_fields_has(const struct nd_record *record, const char *key)
+{
+    struct nd_record_field field;
+    return find(record, key, &field);
+}
+
 char *nd_fields_get(const struct nd_record *record, const char *key)
 {
     struct nd_record_field field;

@@ -26,6 +26,7 @@ bool nd_fields_next(const struct nd_record *record, size_t *offset, struct nd_re
 
 /* The first value of that key as a new string (freed by the caller); NULL when there is none or memory is out.
  */
+bool nd_fields_has(const struct nd_record *record, const char *key);
 char *nd_fields_get(const struct nd_record *record, const char *key);
 
 /* The same where a value that is not there is as good as "": NULL means that memory is out. */

@@ -46,8 +46,8 @@ enum nd_record_kind {
     ND_RECORD_LOG = 26, /* fields: severity, location, message */
     ND_RECORD_FAILURE = 27, /* fields: stage, code, symbol, operator, message */
     ND_RECORD_PROFILE = 28, /* payload: the profile, as the runtime wrote it */
-    ND_RECORD_TRUTH =
-        31, /* fields: profile, faulty, kinds, n_changed: of an emulated device; the last counts */
+    ND_RECORD_TRUTH = 31, /* fields: profile, faulty, kinds, n_changed: of an emulated device; or not_known and
+                          behind_not_known: of a twin; the last counts */
     ND_RECORD_PROVIDER_PROFILE = 32, /* payload: the profile that the provider itself wrote (CSV) */
     ND_RECORD_MISSING = 34,          /* fields: output, reason: the session of the pass cannot give it */
     ND_RECORD_CONTEXT = 40, /* fields: build_id, graph, n_graphs, backend, soc_model, core_api, backend_api */

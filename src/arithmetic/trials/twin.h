@@ -1,0 +1,53 @@
+/* The twin of a chip: a quantised model computed layer by layer by the code with which `explain` predicts what
+ * the chip makes of each, on what the twin itself made before. Known defects of the SDK are in it where they
+ * are predicted. What is not known is rounded exactly, and marked.
+ *
+ *     struct nd_twin_chip chip;
+ *     if (nd_twin_chip_of("v75", ND_TWIN_NEWEST_SDK, &chip) &&
+ *         (status = nd_twin_create(model, graph, &chip, NULL, &twin, err)) == ND_OK)
+ *         status = nd_twin_run(twin, inputs, found, context, err);   (for each sample) */
+#ifndef ND_ARITH_TWIN_H
+#define ND_ARITH_TWIN_H
+
+#include "arithmetic/exact/eval_graph.h"
+#include "arithmetic/htp/htp.h"
+
+struct nd_twin_chip {
+    const struct nd_layer_arithmetic *arithmetic; /* one of nd_layer_arithmetics */
+    bool is_v81;
+};
+
+#define ND_TWIN_NEWEST_SDK "2.51"
+/* arch: "v75"; sdk: "2.48" or "2.48.40", from 2.47 on. False: their arithmetic is not known. */
+bool nd_twin_chip_of(const char *arch, const char *sdk, struct nd_twin_chip *out);
+
+/* What is known of a tensor, in all runs so far. */
+enum nd_twin_knowledge {
+    ND_TWIN_KNOWN,
+    ND_TWIN_BEHIND,    /* it follows from a tensor that is not known */
+    ND_TWIN_NOT_KNOWN, /* rounded exactly, or not certain: `why` says it */
+};
+struct nd_twin_mark {
+    enum nd_twin_knowledge knowledge;
+    const char *why; /* static; NULL unless it is not known */
+};
+
+/* One at work on one model. Not thread safe; several may share a graph. */
+struct nd_twin;
+
+/* The model, the graph, which was made of it, and is_hidden are borrowed. is_hidden: [n_tensors] those that
+ * nobody records, which the chip may make in one operation with what reads them; NULL: all are recorded.
+ * ND_ERR_MEMORY. */
+enum nd_status nd_twin_create(const struct nd_model *model, const struct nd_exact_graph *graph,
+                              const struct nd_twin_chip *chip, const bool *is_hidden, struct nd_twin **out,
+                              struct nd_error *err);
+void nd_twin_destroy(struct nd_twin **twin);
+
+/* One sample, as nd_exact_graph_run. */
+enum nd_status nd_twin_run(struct nd_twin *twin, const struct nd_array *inputs, nd_exact_found *found,
+                           void *context, struct nd_error *err);
+
+/* [n_tensors of the model]; valid until the twin is destroyed. */
+const struct nd_twin_mark *nd_twin_marks(const struct nd_twin *twin);
+
+#endif

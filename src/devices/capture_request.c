@@ -323,7 +323,7 @@ static enum nd_status suit_evaluated(struct nd_capture_job *capture, struct nd_e
                        "device '%s' is for %s models, and '%s' is %s", capture->device->label,
                        is_quantised ? "float" : "quantised", nd_model_path(capture->model),
                        is_quantised ? "quantised" : "not");
-    for (size_t e = 0; e < capture->n_tensors; e++)
+    for (size_t e = 0; e < capture->n_tensors && kind != ND_DEVICE_TWIN; e++)
         if (nd_dtype_is_float(capture->tensors[e].dtype))
             capture->tensors[e].dtype = ND_DTYPE_F64;
     return ND_OK;

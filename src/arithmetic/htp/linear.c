@@ -392,9 +392,26 @@ struct product {
     size_t width; /* of the output, where it has phases */
 };
 
+/* A Conv with steps and dilations of more than one, one plane for each channel apart: the device makes it in
+ * floats, near exact rounding (docs/science/htp-arithmetic.md, "Open"). */
+static bool jumps_and_spreads(const struct nd_htp_job *job)
+{
+    const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
+    const int64_t *factors;
+    int64_t most[2] = {1, 1};
+    static const char *const names[] = {"strides", "dilations"};
+    for (size_t k = 0; k < 2 && is_conv(job); k++)
+        for (size_t n = nd_op_ints(&op_call, names[k], &factors), i = 0; i < n; i++)
+            most[k] = factors[i] > most[k] ? factors[i] : most[k];
+    const struct nd_array *w = nd_linear_has(job->call, 1) ? job->call->inputs[1].values : NULL;
+    bool is_apart = w != NULL && w->shape.rank > 1 && w->shape.dims[1] == 1 &&
+                    nd_op_i(&op_call, "group", 1) == w->shape.dims[0];
+    return most[0] > 1 && most[1] > 1 && !is_apart;
+}
+
 bool nd_htp_is_known_product(const struct nd_htp_job *job)
 {
-    return is_product(job) && !is_strided_depthwise16(job);
+    return is_product(job) && !is_strided_depthwise16(job) && !jumps_and_spreads(job);
 }
 
 /* The operator's attributes mean the same for weights and for what they were made of. Sums of other weights are

@@ -568,7 +568,7 @@ bool nd_layer_is(const struct nd_model *model, const struct nd_exact_layer *laye
     };
     const char *op_type = layer->call->node != NULL ? nd_onnx_text(layer->call->node->op_type) : "";
     for (size_t k = 0; k < 4 && rows[condition].op_types[k] != NULL; k++)
-        if (strcmp(rows[condition].op_types[k], op_type) == 0)
+        if (rows[condition].op_types[k][0] == op_type[0] && strcmp(rows[condition].op_types[k], op_type) == 0)
             return rows[condition].has(model, layer);
     return false;
 }

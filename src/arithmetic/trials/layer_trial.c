@@ -452,8 +452,9 @@ static enum nd_status keep_fused(struct nd_layer_trial *trial, const struct nd_e
             encodings.output = nd_divided_from(trial->model, layer->tensor);
         else if (!carries)
             status = nd_tensor_after(trial->model, a->parts[k].to, &encodings, err);
-        if (own != NULL && strcmp(own->op_types, "Mul") == 0 && encodings.slopes != NULL &&
-            (encodings.after == ND_LAYER_AFTER_NONE || is_by_number(layer))) {
+        if (own != NULL && strcmp(own->op_types, "Mul") == 0 &&
+            strcmp(nd_model_layer_of_tensor(trial->model, a->parts[k].to)->op_types, "Add") == 0 &&
+            (encodings.after != ND_LAYER_AFTER_CHANNELS || is_by_number(layer))) {
             ND_FREE_ALL(encodings.slopes, encodings.offsets);
             continue; /* only numbers for channels are joined with those of an Add */
         }
@@ -638,7 +639,7 @@ static bool is_made_with_others(const struct nd_layer_trial *trial, const struct
                nd_layer_input_is_quantised(layer, 1);
     if (maker != NULL && strcmp(maker->op_types, "InstanceNormalization") == 0)
         return tensor->shape.rank == GROUPED_RANK;
-    return !ND_IS_ONE_OF(own->op_types, "LeakyRelu", "Reciprocal", "Relu", "requantise");
+    return !ND_IS_ONE_OF(own->op_types, "HardSwish", "LeakyRelu", "Reciprocal", "Relu", "requantise");
 }
 
 /* Where the layer by itself is not known, whether what it may be made of with others is what the chip does. A

@@ -76,6 +76,16 @@ static bool is_only_moved(const struct nd_model *model, const struct nd_model_la
     return is;
 }
 
+/* A product of an operand whose encoding the provider forces, which differs from one of the model's encoding:
+ * seen on both sides. */
+static bool is_uncertain(const struct nd_layer_trial *trial, const struct nd_exact_layer *layer,
+                         const struct nd_array *chosen)
+{
+    const struct nd_array *forced = nd_layer_trial_other(trial, ND_ALTERNATIVE_FORCED, trial->only);
+    return chosen == forced && forced != NULL && nd_layer_is_product(layer) && trial->is_covered[trial->only] &&
+           !nd_array_is_same(forced, &trial->made[trial->alike[trial->only]]);
+}
+
 /* What is known of the layer whose way was chosen (NULL: none). */
 static void judge(struct nd_twin *twin, const struct nd_exact_layer *layer, const struct nd_array *chosen)
 {
@@ -89,6 +99,8 @@ static void judge(struct nd_twin *twin, const struct nd_exact_layer *layer, cons
     else if (chosen == NULL &&
              !is_only_moved(twin->model, nd_model_layer_of_tensor(twin->model, layer->tensor)))
         mark(twin, layer->tensor, "the arithmetic of such a layer is not known: rounded exactly");
+    else if (is_uncertain(trial, layer, chosen))
+        mark(twin, layer->tensor, "with which encoding the chip reads such an operand is not certain");
     else if (is_by_itself && trial->doubt[p] > 0)
         mark(twin, layer->tensor, "the formula of such a layer is not complete: values may be off by one");
 }

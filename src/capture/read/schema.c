@@ -150,8 +150,8 @@ const struct nd_stored_table nd_node_table = {"/nodes", sizeof(struct nd_capture
 const struct nd_stored_table nd_finding_table = {"/findings", sizeof(struct nd_capture_finding),
                                                  N_OF(finding_columns), finding_columns};
 
-const char *const nd_capture_groups[ND_CAPTURE_N_GROUPS] = {"",        "device", "runtime", "model", "host",
-                                                            "failure", "truth",  "twin",    "import"};
+const char *const nd_capture_groups[ND_CAPTURE_N_GROUPS] = {"",     "device",  "runtime", "model",
+                                                            "host", "failure", "truth",   "import"};
 
 void *nd_stored_cell(const struct nd_stored_column *column, size_t i)
 {

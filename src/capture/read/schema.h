@@ -45,7 +45,7 @@ extern const struct nd_stored_table nd_tensor_table, nd_scale_table, nd_dims_tab
     nd_finding_table;
 
 /* The groups that hold nothing but attributes. nd_capture_groups[0] is "", the root. */
-enum { ND_CAPTURE_N_GROUPS = 9 };
+enum { ND_CAPTURE_N_GROUPS = 8 };
 extern const char *const nd_capture_groups[ND_CAPTURE_N_GROUPS];
 
 /* What an index takes of a capture. */

@@ -148,12 +148,13 @@ static json_t *finding_rows(const struct nd_capture *capture)
 
 static json_t *describe(const struct nd_capture *capture)
 {
-    return json_pack("{s:o, s:s, s:o, s:I, s:o, s:o, s:I, s:o, s:o, s:o, s:o}", "path",
+    return json_pack("{s:o, s:s, s:o, s:I, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o}", "path",
                      cli_text(nd_capture_path(capture)), "status",
                      nd_capture_state_name(nd_capture_state(capture)), "attributes", attributes(capture),
                      "tensors", (json_int_t)nd_capture_n_tensors(capture), "left_out",
                      cli_tensor_rows(capture, "left_out", "reason"), "untouched_differs",
-                     cli_tensor_rows(capture, "untouched_differs", "differs"), "nodes",
+                     cli_tensor_rows(capture, "untouched_differs", "differs"), "not_known",
+                     cli_tensor_rows(capture, "not_known", "reason"), "nodes",
                      (json_int_t)nd_capture_n_nodes(capture), "placement", placement_counts(capture), "probes",
                      probe_rows(capture), "logs", log_names(capture), "findings", finding_rows(capture));
 }
@@ -172,7 +173,8 @@ static void print_group(const char *group, const json_t *members)
     json_object_foreach((json_t *)(uintptr_t)members, key, value)
     {
         if (strcmp(group, "runtime") == 0 &&
-            (strcmp(key, "left_out") == 0 || strcmp(key, "untouched_differs") == 0))
+            (strcmp(key, "left_out") == 0 || strcmp(key, "untouched_differs") == 0 ||
+             strcmp(key, "not_known") == 0))
             continue; /* tables of their own */
         if (json_is_string(value))
             printf("  %-*s %s\n", width, key, json_string_value(value));
@@ -252,9 +254,12 @@ static void print_text(const json_t *info)
         {"tensor", "LEFT_OUT"}, {"reason", "REASON"}, {NULL, NULL}};
     static const struct nd_report_column changed[] = {
         {"tensor", "RECORDING_CHANGES"}, {"differs", "WITHOUT_IT"}, {NULL, NULL}};
+    static const struct nd_report_column not_known[] = {
+        {"tensor", "NOT_KNOWN"}, {"reason", "REASON"}, {NULL, NULL}};
     print_groups(info);
     print_some(json_object_get(info, "left_out"), left_out);
     print_some(json_object_get(info, "untouched_differs"), changed);
+    print_some(json_object_get(info, "not_known"), not_known);
     cli_print_table(json_object_get(info, "probes"), columns);
     print_findings(json_object_get(info, "findings"));
 }
@@ -344,6 +349,15 @@ static void say_tensors(struct nd_report_screen *screen, const json_t *info)
     }
     if (n > MOST)
         nd_report_screen_put(screen, "  and %zu more, which -v lists\n", n - MOST);
+    rows = json_object_get(info, "not_known");
+    json_array_foreach(rows, i, row)
+    {
+        if (i < MOST)
+            nd_report_screen_put(screen, "  not known: '%s': %s\n", cli_text_of(row, "tensor"),
+                                 cli_text_of(row, "reason"));
+    }
+    if (json_array_size(rows) > MOST)
+        nd_report_screen_put(screen, "  and %zu more, which -v lists\n", json_array_size(rows) - MOST);
     json_array_foreach(json_object_get(info, "untouched_differs"), i, row)
     {
         if (i < MOST)

@@ -150,26 +150,28 @@ static int tell_tensors(const struct cli_cell *cell, json_t *row)
 {
     struct nd_error err = {0};
     struct nd_capture *capture = NULL;
-    bool has_list = cell->status == ND_OK && (cell->outcome.n_left_out > 0 || cell->outcome.is_changed);
+    bool has_list = cell->status == ND_OK && (cell->outcome.n_left_out > 0 || cell->outcome.is_changed ||
+                                              cell->device.kind == ND_DEVICE_TWIN);
     if (has_list && nd_capture_open(cell->path, &capture, &err) != ND_OK)
         return cli_report_error(&err);
     cli_row_set(row, "left_out", has_list ? cli_tensor_rows(capture, "left_out", "reason") : json_array());
     cli_row_set(row, "untouched_differs",
                 has_list ? cli_tensor_rows(capture, "untouched_differs", "differs") : json_array());
+    cli_row_set(row, "not_known", has_list ? cli_tensor_rows(capture, "not_known", "reason") : json_array());
     const char *why = has_list ? nd_capture_string(capture, "runtime", "untouched_unknown") : NULL;
     cli_row_set(row, "untouched_unknown", why != NULL ? cli_text(why) : json_null());
     nd_capture_close(&capture);
     return ND_EXIT_SAME;
 }
 
-static void say_left_out(const struct cli_cell *cell, const json_t *row)
+/* Tensors that are left out, or not known, and the first of them with the reason. */
+static void say_tensors(const struct cli_cell *cell, const json_t *row, const char *list, const char *what)
 {
-    const json_t *first = json_array_get(json_object_get(row, "left_out"), 0);
-    const char *tensor = json_string_value(json_object_get(first, "tensor"));
-    const char *reason = json_string_value(json_object_get(first, "reason"));
-    if (tensor != NULL && reason != NULL)
-        fprintf(stderr, "npudiff: device '%s': %zu tensor%s left out, first '%s': %s\n", cell->device.label,
-                cell->outcome.n_left_out, cell->outcome.n_left_out == 1 ? " is" : "s are", tensor, reason);
+    const json_t *rows = json_object_get(row, list), *first = json_array_get(rows, 0);
+    if (first != NULL)
+        fprintf(stderr, "npudiff: device '%s': %zu tensor%s %s, first '%s': %s\n", cell->device.label,
+                json_array_size(rows), json_array_size(rows) == 1 ? " is" : "s are", what,
+                cli_text_of(first, "tensor"), cli_text_of(first, "reason"));
 }
 
 static void say_changed(const struct cli_cell *cell, const json_t *row)
@@ -230,7 +232,9 @@ static int tell(const struct cli_fleet *fleet)
         const struct cli_cell *cell = &fleet->cells[i];
         cli_row_append(rows, cell_row(cell, &exit_code));
         if (!fleet->is_quiet)
-            say_left_out(cell, json_array_get(rows, i));
+            say_tensors(cell, json_array_get(rows, i), "left_out", "left out");
+        if (!fleet->is_quiet)
+            say_tensors(cell, json_array_get(rows, i), "not_known", "not known");
         if (!fleet->is_quiet)
             say_changed(cell, json_array_get(rows, i));
         if (!fleet->is_quiet && cell->status == ND_OK && cell->outcome.anew[0] != '\0')

@@ -594,6 +594,7 @@ static void complete_devices(void)
     print_candidate("exact", "the quantised model, evaluated exactly");
     print_candidate("float64", "the float model in double precision");
     complete_chipsets("htp-sim:");
+    complete_chipsets("twin:");
     print_candidate("emu:htp-v73", "emulated arithmetic, or faults");
     print_candidate("adb:*", "every attached phone");
     print_candidate("ssh:", "a board: ssh:HOST");

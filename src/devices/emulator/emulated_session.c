@@ -27,7 +27,8 @@ struct nd_runtime {
 /* An output of the model is one of its tensors. */
 struct output {
     struct nd_session_io io;
-    struct output *next; /* of the same tensor */
+    struct output *next;          /* of the same tensor */
+    const struct nd_quant *quant; /* of quantised values that are handed out as floats; else NULL */
     unsigned char *bytes;
     size_t capacity;
     bool is_made;
@@ -179,25 +180,39 @@ static enum nd_status describe_inputs(struct nd_runtime_session *session, struct
     return ND_OK;
 }
 
+/* The tensor whose quantised values a last DequantizeLinear turns into the output of that name; SIZE_MAX: none.
+ */
+static size_t dequantised(const struct nd_model *model, const char *name)
+{
+    size_t e = 0, n = nd_model_n_tensors(model);
+    while (e < n &&
+           (strcmp(nd_model_tensor(model, e)->name, name) != 0 || nd_model_tensor(model, e)->quant.n == 0))
+        e++;
+    return e < n ? e : SIZE_MAX;
+}
+
 static enum nd_status describe_output(struct nd_runtime_session *session, const struct nd_names *names,
                                       size_t i, struct nd_error *err)
 {
     const char *name = nd_model_output(session->model, i)->name;
     struct output *output = &session->outputs[i];
-    size_t tensor = nd_names_find(names, name);
-    if (tensor == SIZE_MAX)
+    size_t tensor = nd_names_find(names, name), plain = dequantised(session->model, name);
+    if (tensor == SIZE_MAX && plain == SIZE_MAX)
         return nd_fail(err, ND_E_EXACT_OPERATOR, name, "output '%s' cannot be had as it is: record tensors",
                        name);
-    enum nd_dtype dtype = nd_model_tensor(session->model, tensor)->dtype;
-    bool is_qvalue = nd_dtype_is_integer(dtype) || dtype == ND_DTYPE_BOOL;
+    output->quant = tensor == SIZE_MAX ? &nd_model_tensor(session->model, plain)->quant : NULL;
+    tensor = tensor == SIZE_MAX ? plain : tensor;
+    enum nd_dtype dtype = nd_model_tensor(session->model, tensor)->dtype,
+                  float_dtype = session->arch != NULL ? ND_DTYPE_F32 : ND_DTYPE_F64;
+    bool is_qvalue = output->quant == NULL && (nd_dtype_is_integer(dtype) || dtype == ND_DTYPE_BOOL);
     output->next = session->output_of_tensor[tensor];
     session->output_of_tensor[tensor] = output;
     output->io = (struct nd_session_io){
-        .name = nd_strdup(name), .dtype = is_qvalue ? dtype : ND_DTYPE_F64, .shape.rank = -1};
+        .name = nd_strdup(name), .dtype = is_qvalue ? dtype : float_dtype, .shape.rank = -1};
     return output->io.name != NULL ? ND_OK : nd_fail_memory(err);
 }
 
-/* Floats are handed out as they were computed: in double precision. */
+/* Floats are handed out as they were computed: in double precision, by a twin as its chip's are. */
 static enum nd_status describe_outputs(struct nd_runtime_session *session, struct nd_error *err)
 {
     const struct nd_model *model = session->model;
@@ -336,7 +351,14 @@ static enum nd_status store_output(struct output *output, const struct nd_array 
     size_t size_bytes;
     ND_TRY(nd_shape_size_bytes(&values->shape, output->io.dtype, &size_bytes, err));
     ND_TRY_MEMORY(nd_grow((void **)&output->bytes, &output->capacity, size_bytes, 1), err);
-    nd_array_store(output->io.dtype, values->x, values->n, output->bytes);
+    if (output->quant == NULL)
+        nd_array_store(output->io.dtype, values->x, values->n, output->bytes);
+    for (size_t i = 0; output->quant != NULL && i < values->n; i++) {
+        size_t channel = nd_exact_channel(output->quant, &values->shape, i);
+        double real = (values->x[i] - (double)output->quant->zero_point[channel]) *
+                      (double)output->quant->scale[channel]; /* exact */
+        nd_array_store(output->io.dtype, &real, 1, output->bytes + i * nd_dtype_size_bytes(output->io.dtype));
+    }
     output->is_made = true;
     *view = (struct nd_output_view){
         .dtype = output->io.dtype, .shape = values->shape, .data = output->bytes, .size_bytes = size_bytes};

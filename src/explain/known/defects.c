@@ -58,6 +58,8 @@ bool nd_can_fall_back(const struct nd_capture *capture)
     bool is_import = nd_capture_string(capture, "import", "format") != NULL;
     if (nd_is_runner(capture))
         return nd_expect(capture) != ND_EXPECT_ANY;
+    if (kind != NULL && strcmp(kind, "twin") == 0)
+        return false; /* what it does not know it rounds exactly */
     return !is_import || nd_expect(capture) != ND_EXPECT_ANY ||
            (kind != NULL && !ND_IS_ONE_OF(kind, "import", "cpu", "gpu", "reference"));
 }

@@ -61,17 +61,6 @@ static bool is_captured_so(const struct worker *w, size_t tensor, const struct n
     return given->shape.rank >= 0 && nd_array_is_same(given, values);
 }
 
-/* What is not recorded is often made in one operation with its reader, since nobody else reads it. */
-static const struct nd_array *choose(const struct worker *w, size_t tensor)
-{
-    const struct nd_layer_trial *trial = &w->reader.trial;
-    size_t p = w->c->way, from = trial->alternatives->fused_from[tensor];
-    const struct nd_array *fused = nd_layer_trial_other(trial, ND_ALTERNATIVE_FUSED, p);
-    if (fused != NULL && from != SIZE_MAX && w->reader.given[from].shape.rank < 0)
-        return fused;
-    return trial->is_covered[p] ? &trial->made[trial->alike[p]] : NULL;
-}
-
 static enum nd_status make(void *context, const struct nd_exact_layer *layer, struct nd_array *qvalues,
                            bool *is_made, struct nd_error *err)
 {
@@ -83,7 +72,9 @@ static enum nd_status make(void *context, const struct nd_exact_layer *layer, st
         w->n_fits[p] += trial->is_covered[p] && is_captured_so(w, layer->tensor, &trial->made[trial->alike[p]]);
     if (w->c->made[step] == NULL || w->c->way >= exact_rounding())
         return ND_OK;
-    const struct nd_array *chosen = choose(w, layer->tensor);
+    size_t from = trial->alternatives->fused_from[layer->tensor];
+    bool is_hidden = from != SIZE_MAX && w->reader.given[from].shape.rank < 0;
+    const struct nd_array *chosen = nd_layer_trial_choose(trial, layer, w->c->way, is_hidden);
     *is_made = chosen != NULL;
     if (chosen == NULL)
         atomic_store(&w->c->is_missed[step], true);

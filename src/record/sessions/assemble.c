@@ -374,9 +374,9 @@ static enum nd_status write_attributes(struct nd_capture_writer *writer, const s
                                     .i64 = (int64_t)index->n_resumed};
     if (index->n_resumed > 0)
         ND_TRY(nd_capture_writer_attr(writer, &resumed, err));
-    static const char *const truths[][2] = {{"truth", "profile"},  {"truth", "faulty"},
-                                            {"truth", "kinds"},    {"truth", "n_changed"},
-                                            {"twin", "not_known"}, {"twin", "behind_not_known"}};
+    static const char *const truths[][2] = {{"truth", "profile"},     {"truth", "faulty"},
+                                            {"truth", "kinds"},       {"truth", "n_changed"},
+                                            {"runtime", "not_known"}, {"runtime", "behind_not_known"}};
     for (size_t i = 0; index->truth.kind != 0 && i < sizeof truths / sizeof truths[0]; i++) {
         ND_FREED char *value = nd_fields_text(&index->truth, truths[i][1]);
         ND_TRY_MEMORY(value != NULL, err);

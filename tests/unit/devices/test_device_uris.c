@@ -70,6 +70,29 @@ static void a_uri_has_a_most_length(void **state)
     }
 }
 
+static void a_twin_needs_no_runtime(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *uri, *canonical, *arch, *sdk;
+    } rows[] = {
+        {"twin:gen1", "twin:SM8450@qairt-2.51", "v69", "2.51"},
+        {"twin:SM8650@qairt-2.48.40", "twin:SM8650@qairt-2.48.40", "v75", "2.48.40"},
+        {"twin:gen5@qairt-2.47?strict=1", "twin:SM8850@qairt-2.47?strict=1", "v81", "2.47"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct nd_error err = {0};
+        struct nd_device device;
+        expect_ok(nd_device_parse(rows[i].uri, &device, &err), &err);
+        assert_int_equal(device.kind, ND_DEVICE_TWIN);
+        assert_string_equal(device.uri, rows[i].canonical);
+        assert_string_equal(device.label, rows[i].uri);
+        assert_string_equal(option(&device, "arch"), rows[i].arch);
+        assert_string_equal(option(&device, "sdk"), rows[i].sdk);
+        nd_device_deinit(&device);
+    }
+}
+
 static void emulated_uri_is_a_profile(void **state)
 {
     (void)state;
@@ -191,17 +214,19 @@ static void bad_uri_is_refused_in_clear_words(void **state)
     } bad[] = {
         {"", ND_E_DEVICE_UNKNOWN,
          "unknown device ''; devices are 'cpu', 'exact', 'float64', 'emu:ITEM,...', 'htp-sim:CHIPSET', "
-         "'htp', 'exec:RUNNER', 'adb:SERIAL' and 'ssh:HOST'; 'npudiff devices' lists them"},
+         "'twin:CHIPSET', 'htp', 'exec:RUNNER', 'adb:SERIAL' and 'ssh:HOST'; 'npudiff devices' lists them"},
         {"CPU", ND_E_DEVICE_UNKNOWN,
          "unknown device 'CPU'; devices are 'cpu', 'exact', 'float64', 'emu:ITEM,...', 'htp-sim:CHIPSET', "
-         "'htp', 'exec:RUNNER', 'adb:SERIAL' and 'ssh:HOST'; 'npudiff devices' lists them; did you mean "
+         "'twin:CHIPSET', 'htp', 'exec:RUNNER', 'adb:SERIAL' and 'ssh:HOST'; 'npudiff devices' lists them; did "
+         "you mean "
          "'cpu'?"},
         {"cpu:", ND_E_DEVICE_UNKNOWN,
          "unknown device 'cpu:'; devices are 'cpu', 'exact', 'float64', 'emu:ITEM,...', 'htp-sim:CHIPSET', "
-         "'htp', 'exec:RUNNER', 'adb:SERIAL' and 'ssh:HOST'; 'npudiff devices' lists them"},
+         "'twin:CHIPSET', 'htp', 'exec:RUNNER', 'adb:SERIAL' and 'ssh:HOST'; 'npudiff devices' lists them"},
         {"htp-sim", ND_E_DEVICE_UNKNOWN,
          "unknown device 'htp-sim'; devices are 'cpu', 'exact', 'float64', 'emu:ITEM,...', 'htp-sim:CHIPSET', "
-         "'htp', 'exec:RUNNER', 'adb:SERIAL' and 'ssh:HOST'; 'npudiff devices' lists them; did you mean "
+         "'twin:CHIPSET', 'htp', 'exec:RUNNER', 'adb:SERIAL' and 'ssh:HOST'; 'npudiff devices' lists them; did "
+         "you mean "
          "'htp-sim:gen3'?"},
         {"htp-sim:", ND_E_DEVICE_UNKNOWN, "device 'htp-sim:': unknown chipset ''; 'npudiff devices' lists all"},
         {"htp-sim:gen9", ND_E_DEVICE_UNKNOWN,
@@ -232,6 +257,17 @@ static void bad_uri_is_refused_in_clear_words(void **state)
         {"exact?rounding=up", ND_E_DEVICE_UNKNOWN,
          "device 'exact?rounding=up': rounding is half-even, half-away, half-up, half-down, floor, ceil or "
          "to-zero, not 'up'"},
+        {"twin:gen9", ND_E_DEVICE_UNKNOWN,
+         "device 'twin:gen9': unknown chipset 'gen9'; 'npudiff devices' lists all"},
+        {"twin:gen3@qairt-2.46", ND_E_DEVICE_UNKNOWN,
+         "device 'twin:gen3@qairt-2.46': the arithmetic of v75 with qairt-2.46 is not known; known are v68 to "
+         "v81 with "
+         "qairt-2.47 to qairt-2.51"},
+        {"twin:gen3@qairt-2.480", ND_E_DEVICE_UNKNOWN, NULL},
+        {"twin:gen3@2.48", ND_E_DEVICE_UNKNOWN, NULL},
+        {"twin:gen3?strict=2", ND_E_DEVICE_UNKNOWN,
+         "device 'twin:gen3?strict=2': a twin has the option strict=1 (or 0), not 'strict=2'"},
+        {"twin:gen3?threads=2", ND_E_DEVICE_UNKNOWN, NULL},
         {"htp-sim:gen1?soc_model=3", ND_E_DEVICE_UNKNOWN,
          "device 'htp-sim:gen1?soc_model=3': option 'soc_model' follows from the device itself"},
         {"htp-sim:gen1?backend_path=x", ND_E_DEVICE_UNKNOWN,
@@ -265,7 +301,7 @@ static void syntaxes_end_with_null(void **state)
     size_t n = 0;
     for (; syntax[n].syntax != NULL; n++)
         assert_true(strlen(syntax[n].summary) > 0);
-    assert_int_equal(n, 11);
+    assert_int_equal(n, 12);
 }
 
 int main(void)
@@ -280,6 +316,7 @@ int main(void)
         cmocka_unit_test(a_uri_has_a_most_length),
         cmocka_unit_test(emulated_uri_is_a_profile),
         cmocka_unit_test(emulated_profiles_come_from_files),
+        cmocka_unit_test(a_twin_needs_no_runtime),
         cmocka_unit_test(syntaxes_end_with_null),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

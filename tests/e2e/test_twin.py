@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+"""Twins end to end: the bits of Qualcomm's simulator without it, and what they say of what they do not know."""
+import json
+import pathlib
+import sys
+
+import numpy as np
+
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import onnx_write as ow  # noqa: E402
+
+from support import Capture, MODELS, Scratch, capture, capture_command, info, main, npudiff, text
+
+PROBES = ["uniform:4", "zeros", "ones"]
+CHIPS = ["gen1", "gen3", "gen5"]
+
+
+def values(path):
+    """{tensor: its values of all probes, one after the other}"""
+    with Capture(path) as opened:
+        probes = sorted(opened.file["probes"])
+        return {name: np.concatenate([opened.values(probe, name).ravel() for probe in probes])
+                for name in opened.column("edges", "name")}
+
+
+def marks(path):
+    """What the twin does not know, with reasons, and what follows from it."""
+    with Capture(path) as opened:
+        runtime = opened.file["runtime"].attrs
+        unknown = dict(line.split("\t") for line in text(runtime["not_known"]).split("\n") if line)
+        return unknown, [line for line in text(runtime["behind_not_known"]).split("\n") if line]
+
+
+def softplus(path):
+    """uint16: Relu, then Softplus, of which nobody knows the arithmetic, then Neg."""
+    constants = {"s": np.float32(2 ** -12), "z": np.uint16(20000)}
+    nodes, last = [], "x"
+    for op_type in ("Relu", "Softplus", "Neg"):
+        nodes += [ow.node("QuantizeLinear", [last, "s", "z"], [last + ".q"]),
+                  ow.node("DequantizeLinear", [last + ".q", "s", "z"], [last + ".dq"]),
+                  ow.node(op_type, [last + ".dq"], [op_type.lower()])]
+        last = op_type.lower()
+    nodes += [ow.node("QuantizeLinear", [last, "s", "z"], [last + ".q"]),
+              ow.node("DequantizeLinear", [last + ".q", "s", "z"], ["y"])]
+    shape = (1, 4, 8, 8)
+    path.write_bytes(ow.model(nodes, [ow.value_info("x", ow.FLOAT, shape)], [ow.value_info("y", ow.FLOAT, shape)],
+                              constants))
+    return path
+
+
+class Twin(Scratch):
+    def test_every_bit_of_the_simulator(self):
+        """Convolutions, attention, 8 and 16 bits: no tensor differs on any generation; no layer is unknown."""
+        for model in ("cnn.w8a8.onnx", "cnn.w8a16.onnx", "vit.w8a8.onnx", "random-residual.u8.onnx"):
+            devices = [f"{kind}:{chip}" for chip in CHIPS for kind in ("htp-sim", "twin")]
+            capture(model, devices, PROBES, self.folder / model)
+            for chip in CHIPS:
+                with self.subTest(model=model, chip=chip):
+                    real = values(self.folder / model / f"{chip}.h5")
+                    twin = values(self.folder / model / f"twin-{chip}.h5")
+                    self.assertEqual(set(real), set(twin))
+                    self.assertEqual([name for name in real if not np.array_equal(real[name], twin[name])], [])
+                    reasons = marks(self.folder / model / f"twin-{chip}.h5")[0].values()
+                    self.assertEqual([why for why in reasons if "not complete" not in why], [])
+
+    def test_outputs_alone(self):
+        """What is not recorded may be made in one operation with what reads it: the simulator's outputs all the same,
+        and those that the twin has where it records all."""
+        devices = ["htp-sim:gen3", "twin:gen3"]
+        capture("cnn.w8a8.onnx", devices, PROBES, self.folder / "outputs", "--tensors", "outputs")
+        capture("cnn.w8a8.onnx", devices[1:], PROBES, self.folder / "all")
+        real, twin = (values(self.folder / "outputs" / name) for name in ("gen3.h5", "twin-gen3.h5"))
+        self.assertEqual(list(twin), ["logits"])
+        np.testing.assert_array_equal(real["logits"], twin["logits"])
+        np.testing.assert_array_equal(twin["logits"], values(self.folder / "all/twin-gen3.h5")["logits"])
+
+    def test_an_older_sdk_is_another_device(self):
+        """A uint8 Mul of QAIRT 2.48 rounds in another way; a chipset by its number is the same device."""
+        model, probes = "mul.u8.onnx", [f"mul={MODELS / 'mul-probe.npz'}"]
+        capture(model, ["twin:gen3", "twin:gen3@qairt-2.48"], probes, self.folder)
+        capture(model, ["twin:SM8650@qairt-2.51"], probes, self.folder / "same.h5")
+        gen3, same, older = (values(self.folder / name) for name in
+                             ("twin-gen3.h5", "same.h5", "twin-gen3@qairt-2.48.h5"))
+        self.assertTrue(any(not np.array_equal(older[name], gen3[name]) for name in gen3))
+        for name in gen3:
+            np.testing.assert_array_equal(gen3[name], same[name])
+        with Capture(self.folder / "twin-gen3@qairt-2.48.h5") as opened:
+            self.assertEqual(text(opened.file["device"].attrs["kind"]), "twin")
+            self.assertEqual(text(opened.file["device"].attrs["uri"]), "twin:SM8650@qairt-2.48")
+            self.assertEqual(set(opened.column("nodes", "provider")), {"twin"})
+
+    def test_what_is_not_known_is_said(self):
+        """In the capture, by capture, by info; what comes before is known, what comes behind is listed."""
+        model = softplus(self.folder / "softplus.onnx")
+        done = npudiff(*capture_command(model, ["twin:gen3"], PROBES, self.folder / "t.h5")[:-1], expect=None)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        unknown, behind = marks(self.folder / "t.h5")
+        self.assertEqual(list(unknown), ["softplus"])
+        self.assertIn("not known", unknown["softplus"])
+        self.assertEqual(behind, ["y"])
+        self.assertEqual(info(self.folder / "t.h5")["not_known"], [{"tensor": "softplus", "reason": unknown["softplus"]}])
+        self.assertIn("not known: 'softplus'", npudiff("info", self.folder / "t.h5"))
+        self.assertIn("SOFTPLUS", npudiff("info", self.folder / "t.h5", "-v").upper())
+        npudiff("verify", self.folder / "t.h5")
+        twin, real = values(self.folder / "t.h5"), self.folder / "exact.h5"
+        capture(model, ["exact"], PROBES, real)
+        np.testing.assert_array_equal(twin["softplus"], values(real)["softplus"]) # rounded exactly
+
+    def test_strict_refuses_it(self):
+        """With the tensor's name and the reason; a model that is known whole passes."""
+        model = softplus(self.folder / "softplus.onnx")
+        npudiff(*capture_command(model, ["twin:gen3?strict=1"], PROBES, self.folder / "t.h5"), expect=5)
+        with Capture(self.folder / "t.h5") as opened:
+            message = text(opened.file["failure"].attrs["message"])
+        self.assertIn("'softplus' (Softplus)", message)
+        self.assertIn("not known", message)
+        capture("cnn.w8a8.onnx", ["twin:gen3?strict=1"], PROBES, self.folder / "cnn.h5")
+        self.assertEqual(marks(self.folder / "cnn.h5"), ({}, []))
+
+    def test_it_is_explained_as_its_chip(self):
+        """A twin follows the arithmetic of the chip that it names, and is never said to have fallen back."""
+        model = softplus(self.folder / "softplus.onnx")
+        capture(model, ["twin:gen3"], PROBES, self.folder / "t.h5")
+        layers = json.loads(npudiff("explain", self.folder / "t.h5", "--json"))["devices"][0]
+        self.assertEqual((layers["verdict"], layers["findings"]), ("healthy", []))
+        capture("cnn.w8a8.onnx", ["twin:gen1"], PROBES, self.folder / "cnn.h5")
+        said = npudiff("explain", self.folder / "cnn.h5")
+        self.assertIn("follow v69 arithmetic", " ".join(said.split()))
+
+    def test_bad_devices(self):
+        """An unknown chipset, SDK or option is named with what is known; float models are refused."""
+        cases = {"twin:gen9": "gen9", "twin:gen3@qairt-2.52": "qairt-2.47 to qairt-2.51", "twin:gen3@qairt-2.480": "2.480",
+                 "twin:gen3@ort-1.31.1": "ort-1.31.1", "twin:gen3?rounding=floor": "strict=1", "twin:gen3?strict=yes": "strict",
+                 "twin": "twin:CHIPSET", "adb:X/twin:gen3": "twin"}
+        for device, said in cases.items():
+            with self.subTest(device=device):
+                done = npudiff(*capture_command("cnn.w8a8.onnx", [device], PROBES, self.folder / "x.h5"), expect=None)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertIn(said, done.stderr)
+                self.assertFalse((self.folder / "x.h5").exists())
+        done = npudiff(*capture_command("cnn.float.onnx", ["twin:gen3"], PROBES, self.folder / "x.h5"), expect=None)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("quantised", done.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -292,7 +292,8 @@ static void find_parts(struct nd_alternatives *a, const struct nd_model *model,
     const struct nd_model_layer *norm = group_norm_of(model, layer);
     bool is_halved = is_of_one(layer, "Mul") && maker != NULL && a->gated[maker->tensor] != SIZE_MAX &&
                      a->gates[maker->tensor] == ND_GATE_GELU;
-    bool is_moved = is_of_one(layer, "Add") && is_of_one(maker, "Mul");
+    bool is_moved = (is_of_one(layer, "Add") || is_of_one(layer, "ReduceSum")) && maker != NULL &&
+                    strcmp(maker->op_types, "Mul") == 0;
     if (norm != NULL || is_halved || is_moved) {
         a->fused_from[layer->tensor] = norm != NULL ? norm->tensor : maker->tensor;
         add_part(a, a->fused_from[layer->tensor], layer->tensor);

@@ -562,6 +562,21 @@ static void tiny_multipliers_wrap(void **state)
     expect_v73("16-tiny");
 }
 
+/* A Mul by a vector and its sum; where the sum keeps its axis, or the Mul is by a matrix, each is by itself. */
+static void sums_of_products_are_products(void **state)
+{
+    (void)state;
+    expect_fused("8-dots", 4, 4);
+    expect_v73("16-dots");
+}
+
+/* Constant or calculated, as v73 has them. */
+static void weights_may_have_sixteen_bits(void **state)
+{
+    (void)state;
+    expect_v73("16-wide");
+}
+
 static void long_windows_by_two_keep_the_sum(void **state)
 {
     (void)state;
@@ -738,6 +753,8 @@ int main(void)
         cmocka_unit_test(pairs_are_one_operation),
         cmocka_unit_test(relu_with_a_zero_point_is_made_with_the_product),
         cmocka_unit_test(tiny_multipliers_wrap),
+        cmocka_unit_test(sums_of_products_are_products),
+        cmocka_unit_test(weights_may_have_sixteen_bits),
         cmocka_unit_test(running_sums_are_clipped_on_the_way),
         cmocka_unit_test(second_operands_of_words_become_bytes),
         cmocka_unit_test(bytes_become_words_by_a_multiplier),

@@ -1548,10 +1548,24 @@ def wide(g):
         g.add(op, operands, [1, k, 5, 8] if op == "Conv" else [40, k], (np.float32(n ** 0.5 * 4 / 65535), 32011))
 
 
+def lengths(g):
+    """ReduceL2 of rows, columns and channels; chains with a sum."""
+    most = 2 ** g.bits - 1
+    for i, (shape, axis) in enumerate((([40, 33], -1), ([1, 20, 48], 2), ([1, 8, 6, 7], 1), ([1, 3, 5, 64], -1), ([1, 20, 9], 1))):
+        x = (np.float32(np.exp(g.rng.uniform(-6, 0)) / most), int(g.rng.integers(0, most)))
+        out = [size for k, size in enumerate(shape) if k != axis % len(shape)]
+        y = (np.float32(float(x[0]) * most * shape[axis] ** 0.5 / most * g.rng.uniform(0.4, 0.6)), most // 10 * (i % 2))
+        g.add("ReduceL2", [g.input(shape, x), g.constant(np.array([axis]))], out, y, keepdims=0)
+    for i in range(2):  # no quantiser between
+        x = (np.float32(2.5 / most), most // 2)
+        g.nodes.append(helper.make_node("Mul", [g.input([1, 12, 24], x), g.input([1, 12, 24], x)], ["square%d" % i]))
+        g.add("ReduceSum", ["square%d" % i, g.constant(np.array([-1]))], [1, 12, 1], (np.float32(20 / most), most // 2), keepdims=1)
+
+
 GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned, differences, totals, reciprocals, rows]
 
 
-BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished), ("8", enlarged), ("16", enlarged), ("8", still), ("16", tiny), ("16", long_strided), ("8", signed_slopes), ("8", single), ("16", single), ("16", widened), ("16", centred), ("8", cumulated), ("16", requantised), ("8", unquantised), ("16", unquantised), ("16", mixed), ("8", columns), ("16", columns), ("8", leaning), ("16", leaning), ("8", sum_ratios), ("8", zeroed_softmax), ("8", powers), ("16", powers), ("8", rows_of_conv), ("16", rows_of_conv), ("8", gelu_of_tanh), ("16", gelu_of_tanh), ("8", norm_in_parts), ("16", norm_in_parts), ("8", inverse_roots), ("16", inverse_roots), ("16", exponents), ("8", merged), ("16", merged), ("8", grouped), ("16", grouped), ("8", pairs), ("8", turned_norms), ("16", turned_norms), ("8", swish_in_parts), ("16", swish_in_parts), ("8", float_slopes), ("16", float_slopes), ("8", steep_sums), ("16", brought), ("8", log_softmax), ("8", dots), ("16", dots), ("16", wide)]  # layers-*, of which chipsets differ
+BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished), ("8", enlarged), ("16", enlarged), ("8", still), ("16", tiny), ("16", long_strided), ("8", signed_slopes), ("8", single), ("16", single), ("16", widened), ("16", centred), ("8", cumulated), ("16", requantised), ("8", unquantised), ("16", unquantised), ("16", mixed), ("8", columns), ("16", columns), ("8", leaning), ("16", leaning), ("8", sum_ratios), ("8", zeroed_softmax), ("8", powers), ("16", powers), ("8", rows_of_conv), ("16", rows_of_conv), ("8", gelu_of_tanh), ("16", gelu_of_tanh), ("8", norm_in_parts), ("16", norm_in_parts), ("8", inverse_roots), ("16", inverse_roots), ("16", exponents), ("8", merged), ("16", merged), ("8", grouped), ("16", grouped), ("8", pairs), ("8", turned_norms), ("16", turned_norms), ("8", swish_in_parts), ("16", swish_in_parts), ("8", float_slopes), ("16", float_slopes), ("8", steep_sums), ("16", brought), ("8", log_softmax), ("8", dots), ("16", dots), ("16", wide), ("8", lengths), ("16", lengths)]  # layers-*, of which chipsets differ
 
 
 ON_V81 = [recoded]  # v81 makes other codes than v73

@@ -9,6 +9,8 @@
 
 enum { HALF_BITS = 10 /* behind the leading one */ };
 
+static const char norm[] = "ReduceL2"; /* a chain by itself */
+
 /* ---- float16 that is not rounded as it should be: read out of the device, every significand ---- */
 
 /* Bit i: the reciprocal of 1 + i / 1024 is one unit less than the nearest float16. */
@@ -79,10 +81,11 @@ static const struct {
     {"Cast", NULL, false},       {"Div", NULL, true}, /* the product with the reciprocal, which is a float16 */
     {"Flatten", NULL, false},    {"Mul", NULL, true},
     {"Neg", NULL, false},        {"Reciprocal", reciprocal_of, true},
-    {"ReduceMean", NULL, false}, {"Relu", NULL, false},
-    {"Reshape", NULL, false},    {"Sqrt", root_of, false},
-    {"Squeeze", NULL, false},    {"Sub", NULL, false},
-    {"Unsqueeze", NULL, false},
+    {"ReduceL2", NULL, true}, /* the root of the sum of squares, each a float16 */
+    {"ReduceMean", NULL, false}, {"ReduceSum", NULL, false},
+    {"Relu", NULL, false},       {"Reshape", NULL, false},
+    {"Sqrt", root_of, false},    {"Squeeze", NULL, false},
+    {"Sub", NULL, false},        {"Unsqueeze", NULL, false},
 };
 enum { N_OPERATORS = sizeof operators / sizeof *operators };
 
@@ -193,6 +196,15 @@ static bool lies_flat(const struct chain *chain, const struct nd_exact_link *lin
     return is_flat;
 }
 
+/* Whether a ReduceL2 drops an axis behind others, so that what it makes is moved. */
+static bool drops_axis(const struct nd_exact_layer *layer, const struct nd_shape *shape)
+{
+    int64_t axis;
+    if (!nd_htp_reduces_one_axis(layer, &axis) || nd_onnx_attribute_i(layer->call->node, "keepdims", 1) != 0)
+        return false;
+    return nd_dims_product(shape, 0, (int)axis + (axis < 0 ? shape->rank : 0)) > 1;
+}
+
 /* One link. *is_known false: its operator, or its values, are none of which it is known. */
 static enum nd_status run_link(struct chain *chain, size_t k, bool *is_known, struct nd_error *err)
 {
@@ -213,8 +225,12 @@ static enum nd_status run_link(struct chain *chain, size_t k, bool *is_known, st
         *is_known = status == ND_OK && (link->from[i] != SIZE_MAX || read_halves(link, i, &own[i]));
         inputs[i] = &own[i];
     }
-    static char product[] = "Mul";
+    static char product[] = "Mul", sum[] = "ReduceSum";
     Onnx__NodeProto node = *link->node;
+    bool is_norm = strcmp(node.op_type, norm) == 0;
+    for (size_t n = 0; is_norm && *is_known && n < own[0].n; n++)
+        own[0].x[n] = round_away(own[0].x[n] * own[0].x[n]);
+    node.op_type = is_norm ? sum : node.op_type;
     if (*is_known && strcmp(node.op_type, "Div") == 0) {
         invert(link, &own[1]);
         node.op_type = product;
@@ -225,9 +241,11 @@ static enum nd_status run_link(struct chain *chain, size_t k, bool *is_known, st
         status = nd_array_copy(&own[0], &chain->made[k], err);
     else if (*is_known)
         status = nd_linear_run(chain->job->call, &node, inputs, link->n_inputs, &chain->made[k], err);
-    chain->is_flat[k] = *is_known && !operators[op].is_in_blocks && lies_flat(chain, link);
+    bool is_moved = is_norm && *is_known && drops_axis(chain->job->layer, &own[0].shape);
+    chain->is_flat[k] = *is_known && (is_moved || !operators[op].is_in_blocks) && lies_flat(chain, link);
     *is_known = *is_known && status == ND_OK &&
-                finish(function != NULL ? function : rounding_of(chain, k, own), &chain->made[k]);
+                finish(function != NULL ? function : rounding_of(chain, k, own), &chain->made[k]) &&
+                (!is_norm || finish(root_of, &chain->made[k]));
     for (size_t i = 0; i < ND_EXACT_LINK_INPUTS; i++)
         nd_array_deinit(&own[i]);
     return status;
@@ -245,7 +263,7 @@ bool nd_htp_is_chain(const struct nd_exact_layer *layer)
         is_mixed = is_mixed ||
                    (is_one && nd_dtype_size_bytes(input->values->dtype) != nd_dtype_size_bytes(layer->dtype));
     }
-    return layer->n_links > 1 || (is_one && is_mixed);
+    return layer->n_links > 1 || (is_one && is_mixed) || strcmp(nd_htp_op_type(layer), norm) == 0;
 }
 
 enum nd_status nd_htp_chain(const struct nd_htp_job *job, struct nd_error *err)

@@ -569,11 +569,10 @@ static bool scale_run(const struct columns *s, size_t column, size_t step, const
 static enum nd_status make_columns(const struct product *p, struct columns *columns, struct nd_error *err)
 {
     size_t n = p->weights->n_columns;
-    double *room = nd_calloc(n, 6 * sizeof *room);
-    ND_TRY_MEMORY(room != NULL, err);
+    double part = p->weights->is_wide ? 0x1p-16 : 0x1p-8, *beta = nd_calloc(n, 6 * sizeof *beta);
+    ND_TRY_MEMORY(beta != NULL, err);
     *columns = (struct columns){
-        room, room + n, room + 2 * n, room + 3 * n, room + 4 * n, room + 5 * n, nd_htp_bounds_of(p->job)};
-    columns->part = p->weights->is_wide ? 0x1p-16 : 0x1p-8;
+        beta, beta + n, beta + 2 * n, beta + 3 * n, beta + 4 * n, beta + 5 * n, nd_htp_bounds_of(p->job), part};
     for (size_t c = 0; c < n; c++) {
         struct nd_htp_scaling s = scaling_of(p, c);
         columns->beta[c] = s.beta;

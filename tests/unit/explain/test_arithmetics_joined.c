@@ -577,6 +577,14 @@ static void weights_may_have_sixteen_bits(void **state)
     expect_v73("16-wide");
 }
 
+/* A root of a sum of squares, each a float16. */
+static void lengths_are_chains(void **state)
+{
+    (void)state;
+    expect_layers("8-lengths", 0);
+    expect_layers("16-lengths", 0);
+}
+
 static void long_windows_by_two_keep_the_sum(void **state)
 {
     (void)state;
@@ -755,6 +763,7 @@ int main(void)
         cmocka_unit_test(tiny_multipliers_wrap),
         cmocka_unit_test(sums_of_products_are_products),
         cmocka_unit_test(weights_may_have_sixteen_bits),
+        cmocka_unit_test(lengths_are_chains),
         cmocka_unit_test(running_sums_are_clipped_on_the_way),
         cmocka_unit_test(second_operands_of_words_become_bytes),
         cmocka_unit_test(bytes_become_words_by_a_multiplier),

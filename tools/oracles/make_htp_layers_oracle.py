@@ -1455,10 +1455,11 @@ def tanh_gate(g, real, x, shape, y, squares=False):
 
 def grouped(g):
     """GroupNormalization in parts, of a Conv and of an input; InstanceNormalization of rows that vary little. One is not quite
-    one in the encodings of AIMET."""
+    one in the encodings of AIMET, which are of 16 bits and end in a Reshape to the shape of what there was before, too."""
     top, of_one = 2 ** g.bits - 1, (np.full(4, 127, np.int8), np.float32(1 / 127))
     of_aimet = (np.full(4, 255, np.uint8), np.float32(0.0039215647))
-    for kind, one in (("Conv", of_one), ("Conv", of_aimet), ("input", of_one)):
+    of_words = (np.full(4, 65535, np.uint16), np.float32(1.5259022e-05))
+    for kind, one in (("Conv", of_one), ("Conv", of_aimet), ("input", of_one), ("Conv", of_words))[:3 + (g.bits == 16)]:
         shape, x = [1, 8, 6, 7], g.encoding(4)
         real = made_by(g, "Conv", x) if kind == "Conv" else g.input(shape, x)
         shape = [1, 8, 9, 9] if kind == "Conv" else shape
@@ -1466,7 +1467,9 @@ def grouped(g):
         flat = g.add("Reshape", [real, g.constant(np.array([1, 4, 2 * n]))], [1, 4, 2 * n], x)
         parts = [flat, g.scaled(*one), g.scaled(np.zeros(4, np.int32), np.float32(x[0] / 127))]
         norm = g.add("InstanceNormalization", parts, [1, 4, 2 * n], y, epsilon=1e-5)
-        back = g.add("Reshape", [norm, g.constant(np.array(shape))], shape, y)
+        if one is of_words:
+            g.nodes.append(helper.make_node("Shape", [real], ["shape"]))
+        back = g.add("Reshape", [norm, "shape" if one is of_words else g.constant(np.array(shape))], shape, y)
         factors = g.scaled(g.rng.integers(top // 5, top + 1, [8, 1, 1]).astype(g.type), np.float32(2 / top))
         product = g.add("Mul", [back, factors], shape, g.encoding(3))
         more = g.scaled(g.rng.integers(0, top + 1, [8, 1, 1]).astype(g.type), np.float32(2 / top), top // 2)
@@ -1558,7 +1561,9 @@ def lengths(g):
         g.add("ReduceL2", [g.input(shape, x), g.constant(np.array([axis]))], out, y, keepdims=0)
     for i in range(2):  # no quantiser between
         x = (np.float32(2.5 / most), most // 2)
-        g.nodes.append(helper.make_node("Mul", [g.input([1, 12, 24], x), g.input([1, 12, 24], x)], ["square%d" % i]))
+        real, is_power = g.input([1, 12, 24], x), i == 1 and g.bits == 8
+        other = g.constant(np.float32(2)) if is_power else g.input([1, 12, 24], x)
+        g.nodes.append(helper.make_node("Pow" if is_power else "Mul", [real, other], ["square%d" % i]))
         g.add("ReduceSum", ["square%d" % i, g.constant(np.array([-1]))], [1, 12, 1], (np.float32(20 / most), most // 2), keepdims=1)
 
 

@@ -528,7 +528,7 @@ static void group_normalisation_in_parts_is_fused(void **state)
 {
     (void)state;
     expect_fused("8-grouped", 4, 4);
-    expect_fused("16-grouped", 4, 4);
+    expect_fused("16-grouped", 6, 6);
 }
 
 /* Mul and Add of constants for the channels of the device (of no other axis), a Gelu of Tanh, and on v73 a

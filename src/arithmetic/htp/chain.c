@@ -82,18 +82,21 @@ static const struct {
     {"Cast", NULL, false},
     {"Div", NULL, true}, /* the product with the reciprocal, which is a float16 */
     {"Flatten", NULL, false},
+    {"Gather", NULL, false},
     {"Mul", NULL, true},
     {"Neg", NULL, false},
+    {"Pow", NULL, true}, /* by 2, nearly: 7 % of float16 squares are one unit off */
     {"Reciprocal", reciprocal_of, true},
     {"ReduceL2", NULL, true}, /* the root of the sum of squares, each a float16 */
     {"ReduceMean", NULL, false},
     {"ReduceSum", NULL, false},
     {"Relu", NULL, false},
-    {"Pow", NULL, true}, /* by 2, nearly: 7 % of float16 squares are one unit off */
     {"Reshape", NULL, false},
+    {"Slice", NULL, false},
     {"Sqrt", root_of, false},
     {"Squeeze", NULL, false},
     {"Sub", NULL, false},
+    {"Transpose", NULL, false},
     {"Unsqueeze", NULL, false},
 };
 enum { N_OPERATORS = sizeof operators / sizeof *operators };
@@ -167,14 +170,14 @@ static bool is_laid_out(const struct chain *chain, size_t k)
     return is && !nd_htp_keeps_memory(link->node->op_type);
 }
 
-/* How link k rounds: v73 the sums of two tensors of one shape half to even where the device's last axis is not
- * short, all else half away from zero (docs/science/htp-arithmetic.md#chains). */
+/* How link k rounds: v73 the sums (not the differences) of two tensors of one shape half to even where the
+ * device's last axis is not short, all else half away from zero (docs/science/htp-arithmetic.md#chains). */
 static double (*rounding_of(const struct chain *chain, size_t k, const struct nd_array *own))(double v)
 {
     enum { SHORTEST = 16 };
     const struct nd_shape *shape = &own[0].shape;
     const char *op_type = chain->job->layer->links[k].node->op_type;
-    bool is_sum = strcmp(op_type, "Add") == 0 || strcmp(op_type, "Sub") == 0;
+    bool is_sum = strcmp(op_type, "Add") == 0;
     if (!is_sum || chain->job->arithmetic->arch != ND_HTP_V73 || own[0].n != own[1].n || shape->rank < 1)
         return round_away;
     int last = chain->is_laid_out[k] && shape->rank > 2 ? 1 : shape->rank - 1;
@@ -205,12 +208,16 @@ static bool lies_flat(const struct chain *chain, const struct nd_exact_link *lin
     return is_flat;
 }
 
-/* Whether a ReduceL2 drops an axis behind others, so that what it makes is moved. */
-static bool drops_axis(const struct nd_exact_layer *layer, const struct nd_shape *shape)
+/* Whether a ReduceL2 makes one run of what it makes: rows are short, or an axis behind others is dropped, so
+ * that all is moved. */
+static bool makes_a_run(const struct nd_exact_layer *layer, const struct nd_shape *shape)
 {
+    enum { SHORT = 8 };
     int64_t axis;
-    if (!nd_htp_reduces_one_axis(layer, &axis) || nd_onnx_attribute_i(layer->call->node, "keepdims", 1) != 0)
-        return false;
+    bool is_short = shape->rank > 0 && shape->dims[shape->rank - 1] <= SHORT;
+    if (is_short || !nd_htp_reduces_one_axis(layer, &axis) ||
+        nd_onnx_attribute_i(layer->call->node, "keepdims", 1) != 0)
+        return is_short;
     return nd_dims_product(shape, 0, (int)axis + (axis < 0 ? shape->rank : 0)) > 1;
 }
 
@@ -263,7 +270,7 @@ static enum nd_status run_link(struct chain *chain, size_t k, bool *is_known, st
         status = nd_array_copy(&own[0], &chain->made[k], err);
     else if (*is_known)
         status = nd_linear_run(chain->job->call, &node, inputs, link->n_inputs, &chain->made[k], err);
-    bool is_moved = is_norm && *is_known && drops_axis(chain->job->layer, &own[0].shape);
+    bool is_moved = is_norm && *is_known && makes_a_run(chain->job->layer, &own[0].shape);
     chain->is_flat[k] = *is_known && (is_moved || !operators[op].is_in_blocks) && lies_flat(chain, link);
     *is_known = *is_known && status == ND_OK &&
                 finish(function != NULL ? function : rounding_of(chain, k, own), &chain->made[k]) &&

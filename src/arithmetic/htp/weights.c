@@ -16,15 +16,18 @@ static int64_t number_at(const struct nd_op_call *call, const char *name, size_t
     return i < n ? values[i] : otherwise;
 }
 
+enum { PLANES_RANK = 4 };
+
 struct nd_htp_phases nd_htp_phases_of(const struct nd_htp_job *job)
 {
     const struct nd_op_call call = {.node = job->call->node, .opset = job->call->opset};
     struct nd_htp_phases phases = {.stride = {1, 1}};
     if (!nd_htp_is_transposed(job))
         return phases;
-    for (size_t i = 0; i < 2; i++) {
-        phases.stride[i] = (size_t)number_at(&call, "strides", i, 1);
-        phases.padding[i] = (size_t)number_at(&call, "pads", i, 0);
+    size_t first = job->call->inputs[1].values->shape.rank == PLANES_RANK ? 0 : 1; /* rows: one axis */
+    for (size_t i = first; i < 2; i++) {
+        phases.stride[i] = (size_t)number_at(&call, "strides", i - first, 1);
+        phases.padding[i] = (size_t)number_at(&call, "pads", i - first, 0);
     }
     return phases;
 }
@@ -64,10 +67,11 @@ bool nd_htp_is_known_transposed(const struct nd_htp_job *job)
 {
     const struct nd_op_call call = {.node = job->call->node, .opset = job->call->opset};
     const struct nd_shape *w = &job->call->inputs[1].values->shape;
-    if (w->rank != 4 || job->layer->origins[1] != ND_EXACT_FROM_CONSTANT || nd_op_i(&call, "group", 1) != 1 ||
+    if ((w->rank != PLANES_RANK && w->rank != PLANES_RANK - 1) ||
+        job->layer->origins[1] != ND_EXACT_FROM_CONSTANT || nd_op_i(&call, "group", 1) != 1 ||
         is_padded_by_shape(&call))
         return false;
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; (int)i < w->rank - 2; i++) {
         int64_t stride = number_at(&call, "strides", i, 1);
         if (stride < 1 || stride > w->dims[2 + i] || number_at(&call, "dilations", i, 1) != 1 ||
             number_at(&call, "pads", i, 0) < 0 ||
@@ -84,7 +88,9 @@ static enum nd_status find_places(struct nd_htp_weights *weights, const struct n
     struct nd_htp_phases phases = nd_htp_phases_of(job);
     phases.padding[0] = phases.padding[1] = 0;      /* the place in the kernel decides */
     const int64_t *dims = weights->view.shape.dims; /* inputs, outputs, height, width */
-    size_t n = weights->view.n, n_kernel = (size_t)(dims[2] * dims[3]), width = (size_t)dims[3];
+    int rank = weights->view.shape.rank;
+    size_t n = weights->view.n, n_kernel = nd_dims_product(&weights->view.shape, 2, rank);
+    size_t width = (size_t)dims[rank - 1];
     weights->n_phases = phases.stride[0] * phases.stride[1];
     weights->n_columns = (size_t)dims[1] * weights->n_phases;
     weights->places = nd_calloc(n + 1, sizeof *weights->places);

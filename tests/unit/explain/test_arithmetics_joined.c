@@ -323,6 +323,8 @@ static void convolutions_of_rows_keep_their_biases(void **state)
     (void)state;
     expect_layers("8-rows_of_conv", 0);
     expect_layers("16-rows_of_conv", 0);
+    expect_layers("8-rows_transposed", 0);
+    expect_layers("16-rows_transposed", 0);
 }
 
 static void gelu_in_parts_is_one_function(void **state)

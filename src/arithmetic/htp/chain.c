@@ -9,6 +9,8 @@
 
 enum { HALF_BITS = 10 /* behind the leading one */ };
 
+static const char norm[] = "ReduceL2"; /* a chain by itself */
+
 /* ---- float16 that is not rounded as it should be: read out of the device, every significand ---- */
 
 /* Bit i: the reciprocal of 1 + i / 1024 is one unit less than the nearest float16. */
@@ -75,13 +77,26 @@ static const struct {
     double (*function)(double v); /* of what it reads; NULL: the exact result, rounded half away from zero */
     bool is_in_blocks;            /* what it makes, and what is made of that, does not lie flat, or may not */
 } operators[] = {
-    {"Abs", NULL, false},        {"Add", NULL, false},
-    {"Cast", NULL, false},       {"Div", NULL, true}, /* the product with the reciprocal, which is a float16 */
-    {"Flatten", NULL, false},    {"Mul", NULL, true},
-    {"Neg", NULL, false},        {"Reciprocal", reciprocal_of, true},
-    {"ReduceMean", NULL, false}, {"Relu", NULL, false},
-    {"Reshape", NULL, false},    {"Sqrt", root_of, false},
-    {"Squeeze", NULL, false},    {"Sub", NULL, false},
+    {"Abs", NULL, false},
+    {"Add", NULL, false},
+    {"Cast", NULL, false},
+    {"Div", NULL, true}, /* the product with the reciprocal, which is a float16 */
+    {"Flatten", NULL, false},
+    {"Gather", NULL, false},
+    {"Mul", NULL, true},
+    {"Neg", NULL, false},
+    {"Pow", NULL, true}, /* by 2, nearly: 7 % of float16 squares are one unit off */
+    {"Reciprocal", reciprocal_of, true},
+    {"ReduceL2", NULL, true}, /* the root of the sum of squares, each a float16 */
+    {"ReduceMean", NULL, false},
+    {"ReduceSum", NULL, false},
+    {"Relu", NULL, false},
+    {"Reshape", NULL, false},
+    {"Slice", NULL, false},
+    {"Sqrt", root_of, false},
+    {"Squeeze", NULL, false},
+    {"Sub", NULL, false},
+    {"Transpose", NULL, false},
     {"Unsqueeze", NULL, false},
 };
 enum { N_OPERATORS = sizeof operators / sizeof *operators };
@@ -155,14 +170,14 @@ static bool is_laid_out(const struct chain *chain, size_t k)
     return is && !nd_htp_keeps_memory(link->node->op_type);
 }
 
-/* How link k rounds: v73 the sums of two tensors of one shape half to even where the device's last axis is not
- * short, all else half away from zero (docs/science/htp-arithmetic.md#chains). */
+/* How link k rounds: v73 the sums (not the differences) of two tensors of one shape half to even where the
+ * device's last axis is not short, all else half away from zero (docs/science/htp-arithmetic.md#chains). */
 static double (*rounding_of(const struct chain *chain, size_t k, const struct nd_array *own))(double v)
 {
     enum { SHORTEST = 16 };
     const struct nd_shape *shape = &own[0].shape;
     const char *op_type = chain->job->layer->links[k].node->op_type;
-    bool is_sum = strcmp(op_type, "Add") == 0 || strcmp(op_type, "Sub") == 0;
+    bool is_sum = strcmp(op_type, "Add") == 0;
     if (!is_sum || chain->job->arithmetic->arch != ND_HTP_V73 || own[0].n != own[1].n || shape->rank < 1)
         return round_away;
     int last = chain->is_laid_out[k] && shape->rank > 2 ? 1 : shape->rank - 1;
@@ -193,6 +208,39 @@ static bool lies_flat(const struct chain *chain, const struct nd_exact_link *lin
     return is_flat;
 }
 
+/* Whether a ReduceL2 makes one run of what it makes: rows are short, or an axis behind others is dropped, so
+ * that all is moved. */
+static bool makes_a_run(const struct nd_exact_layer *layer, const struct nd_shape *shape)
+{
+    enum { SHORT = 8 };
+    int64_t axis;
+    bool is_short = shape->rank > 0 && shape->dims[shape->rank - 1] <= SHORT;
+    if (is_short || !nd_htp_reduces_one_axis(layer, &axis) ||
+        nd_onnx_attribute_i(layer->call->node, "keepdims", 1) != 0)
+        return is_short;
+    return nd_dims_product(shape, 0, (int)axis + (axis < 0 ? shape->rank : 0)) > 1;
+}
+
+/* What the device makes in the place of the operator, of what it reads instead. False: a power by another
+ * number than 2. */
+static bool replace(const struct nd_exact_link *link, struct nd_array *own, Onnx__NodeProto *node)
+{
+    static char product[] = "Mul", sum[] = "ReduceSum";
+    bool is_norm = strcmp(node->op_type, norm) == 0, is_power = strcmp(node->op_type, "Pow") == 0;
+    if (is_power && (own[1].n != 1 || own[1].x[0] != 2))
+        return false;
+    for (size_t i = 0; (is_norm || is_power) && i < own[0].n; i++)
+        own[0].x[i] = round_away(own[0].x[i] * own[0].x[i]);
+    if (is_power)
+        own[1].x[0] = 1;
+    else if (strcmp(node->op_type, "Div") == 0)
+        invert(link, &own[1]);
+    else if (!is_norm)
+        return true;
+    node->op_type = is_norm ? sum : product;
+    return true;
+}
+
 /* One link. *is_known false: its operator, or its values, are none of which it is known. */
 static enum nd_status run_link(struct chain *chain, size_t k, bool *is_known, struct nd_error *err)
 {
@@ -213,21 +261,20 @@ static enum nd_status run_link(struct chain *chain, size_t k, bool *is_known, st
         *is_known = status == ND_OK && (link->from[i] != SIZE_MAX || read_halves(link, i, &own[i]));
         inputs[i] = &own[i];
     }
-    static char product[] = "Mul";
     Onnx__NodeProto node = *link->node;
-    if (*is_known && strcmp(node.op_type, "Div") == 0) {
-        invert(link, &own[1]);
-        node.op_type = product;
-    }
+    bool is_norm = strcmp(node.op_type, norm) == 0;
+    *is_known = *is_known && replace(link, own, &node);
     chain->is_laid_out[k] = is_laid_out(chain, k);
     double (*function)(double v) = *is_known ? operators[op].function : NULL;
     if (function != NULL)
         status = nd_array_copy(&own[0], &chain->made[k], err);
     else if (*is_known)
         status = nd_linear_run(chain->job->call, &node, inputs, link->n_inputs, &chain->made[k], err);
-    chain->is_flat[k] = *is_known && !operators[op].is_in_blocks && lies_flat(chain, link);
+    bool is_moved = is_norm && *is_known && makes_a_run(chain->job->layer, &own[0].shape);
+    chain->is_flat[k] = *is_known && (is_moved || !operators[op].is_in_blocks) && lies_flat(chain, link);
     *is_known = *is_known && status == ND_OK &&
-                finish(function != NULL ? function : rounding_of(chain, k, own), &chain->made[k]);
+                finish(function != NULL ? function : rounding_of(chain, k, own), &chain->made[k]) &&
+                (!is_norm || finish(root_of, &chain->made[k]));
     for (size_t i = 0; i < ND_EXACT_LINK_INPUTS; i++)
         nd_array_deinit(&own[i]);
     return status;
@@ -245,7 +292,7 @@ bool nd_htp_is_chain(const struct nd_exact_layer *layer)
         is_mixed = is_mixed ||
                    (is_one && nd_dtype_size_bytes(input->values->dtype) != nd_dtype_size_bytes(layer->dtype));
     }
-    return layer->n_links > 1 || (is_one && is_mixed);
+    return layer->n_links > 1 || (is_one && is_mixed) || strcmp(nd_htp_op_type(layer), norm) == 0;
 }
 
 enum nd_status nd_htp_chain(const struct nd_htp_job *job, struct nd_error *err)

@@ -127,8 +127,8 @@ static double doubt_of(const struct nd_layer_arithmetic *arithmetic, const struc
      * made. */
     if (nd_htp_is_chain(layer))
         return 1;
-    if (nd_htp_reads_floats(layer))
-        return 0;
+    if (nd_htp_reads_floats(layer)) /* how another float operator is made may not be known */
+        return layer->origins[0] == ND_EXACT_FROM_LAYER;
     if (is_wide && (strcmp(op_type, "GlobalAveragePool") == 0 || strcmp(op_type, "ReduceMean") == 0))
         return of_wide_means;
     if (strcmp(op_type, "Conv") == 0 && is_wide_depthwise_with_stride(layer))

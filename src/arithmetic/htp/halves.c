@@ -98,8 +98,11 @@ static const struct method {
 };
 /* A Slice with a Relu or Clip behind it, all in floats. */
 static const struct method cut_and_narrowed = {"Slice", false, false};
-/* A MaxPool or Resize that reads float16 of another float operator; others were not looked at. */
-static const struct method chained = {"MaxPool", false, false};
+/* What reads float16 of another float operator: a MaxPool or Resize, and what only names other axes, or turns
+ * words; others were not looked at. */
+static const struct method chained[] = {{"MaxPool", false, false},  {"Resize", false, false},
+                                        {"Flatten", true, false},   {"Reshape", true, false},
+                                        {"Unsqueeze", true, false}, {"Transpose", true, false}};
 
 static bool is_nearest(const struct nd_htp_job *job)
 {
@@ -109,15 +112,22 @@ static bool is_nearest(const struct nd_htp_job *job)
     return mode[0] == '\0' || strcmp(mode, "nearest") == 0;
 }
 
+/* The row of the operator, or n. */
+static size_t row_of(const char *op_type, const struct method *rows, size_t n)
+{
+    size_t row = 0;
+    while (row < n && strcmp(rows[row].op_type, op_type) != 0)
+        row++;
+    return row;
+}
+
 /* NULL: not known. */
 static const struct method *find_method(const struct nd_htp_job *job)
 {
     const char *op_type = job->call->node->op_type;
     const struct nd_linear_call *call = job->call;
-    enum { N = sizeof methods / sizeof methods[0] };
-    int row = 0;
-    while (row < N && strcmp(methods[row].op_type, op_type) != 0)
-        row++;
+    enum { N = sizeof methods / sizeof methods[0], N_CHAINED = sizeof chained / sizeof chained[0] };
+    size_t row = row_of(op_type, methods, N), next = row_of(op_type, chained, N_CHAINED);
     bool is_known = row < N && call->n_inputs > 0 && nd_linear_has(call, 0) && call->inputs[0].quant == NULL &&
                     job->layer->origins[0] != ND_EXACT_FROM_CONSTANT &&
                     call->inputs[0].values->dtype == ND_DTYPE_F32 && nd_htp_plain_output(job) != NULL;
@@ -128,7 +138,9 @@ static const struct method *find_method(const struct nd_htp_job *job)
          (!nd_htp_is_half_resize(job) || job->layer->origins[0] == ND_EXACT_FROM_LAYER)))
         return NULL;
     if (job->layer->origins[0] == ND_EXACT_FROM_LAYER)
-        return strcmp(op_type, "MaxPool") == 0 || strcmp(op_type, "Resize") == 0 ? &chained : NULL;
+        return next < N_CHAINED && (job->layer->dtype == ND_DTYPE_U16 || strcmp(op_type, "Transpose") != 0)
+                   ? &chained[next]
+                   : NULL;
     if (methods[row].is_qvalues && !nd_htp_is_unbounded(job))
         return strcmp(op_type, "Slice") == 0 ? &cut_and_narrowed : NULL;
     return &methods[row];

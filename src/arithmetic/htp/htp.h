@@ -28,6 +28,7 @@ enum nd_layer_after {
     ND_LAYER_AFTER_LINES, /* a LeakyRelu, or a Relu with another zero point than 0 */
     ND_LAYER_AFTER_HARD_SWISH,
     ND_LAYER_AFTER_CHANNELS, /* a Mul, and perhaps an Add, by numbers for the channels, of groups of them */
+    ND_LAYER_AFTER_SUM,      /* of a Mul by a vector: the sum along that axis, which makes a MatMul */
     ND_LAYER_AFTER_NORM,     /* of a Sub: the Div behind it, which makes a LayerNormalization of both */
     ND_LAYER_AFTER_INVERSE,  /* of a Sqrt: a Reciprocal */
     ND_LAYER_AFTER_GATE,     /* of half of what is read: a Mul by one more than a Tanh, which makes a Gelu */

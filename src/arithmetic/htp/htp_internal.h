@@ -317,7 +317,7 @@ struct nd_htp_column {
     /* Of all columns, where weights have scales per channel, else scale_w, and 0 */
     double largest_scale_w;
     float largest_bias_scale, largest_bias; /* see struct biases of linear.c */
-    bool is_per_channel;
+    bool is_per_channel, is_wide;           /* is_wide: weights of 16 bits */
 };
 struct nd_htp_scaling nd_htp_scaling8(enum nd_htp_arch arch, const struct nd_htp_column *column);
 /* Whether the multiplier is one of which it is known what becomes of the bias and the zero point. */
@@ -397,6 +397,7 @@ struct nd_htp_weights {
     double *r;       /* [n_columns] what the weights were divided by; 1 where they fit */
     double *sums;    /* [n_columns] of w8 */
     double scale;    /* of uint16 operands: of the 8-bit quantised values that they become; else 0 */
+    bool is_wide;    /* of 16 bits */
 };
 /* *is_covered false: not weights that are known to be handled like this. Deinit in any case. */
 enum nd_status nd_htp_weights_init(struct nd_htp_weights *weights, const struct nd_htp_job *job,

@@ -30,6 +30,12 @@ static bool is_plain_gemm(const struct nd_htp_job *job)
            nd_op_i(&op_call, "transA", 0) == 0;
 }
 
+static bool has_groups(const struct nd_htp_job *job)
+{
+    const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
+    return nd_op_i(&op_call, "group", 1) > 1;
+}
+
 /* Scales along the output channels of constant weights, or one scale. */
 static bool has_known_scales(const struct nd_htp_job *job)
 {
@@ -50,6 +56,9 @@ static bool are_known_operands(const struct nd_htp_job *job)
     if (nd_htp_plain(job, 0) == NULL || nd_htp_plain_output(job) == NULL || !nd_linear_has(job->call, 1) ||
         w->quant == NULL || w->quant->n == 0 || w->values->n == 0 || x->values->dtype != job->layer->dtype)
         return false;
+    if (w->values->dtype == ND_DTYPE_I16) /* two of 16 bits, which v69 has not */
+        return x->values->dtype == ND_DTYPE_U16 && w->quant->zero_point[0] == 0 && !has_groups(job) &&
+               !nd_htp_is_transposed(job) && job->arithmetic != NULL && job->arithmetic->arch == ND_HTP_V73;
     if (w->values->dtype == ND_DTYPE_U16) /* only what is calculated becomes 8-bit numbers */
         return !is_constant && x->values->dtype == ND_DTYPE_U16 && w->quant->n == 1 && is_op(job, "MatMul");
     return w->values->dtype == ND_DTYPE_U8 || (w->values->dtype == ND_DTYPE_I8 && is_constant);
@@ -475,7 +484,8 @@ static bool find_common(struct product *p)
                                      .scale_y = (double)call->out_quant->scale[0],
                                      .zero_x = (double)call->inputs[0].quant->zero_point[0],
                                      .zero_y = (double)call->out_quant->zero_point[0],
-                                     .is_per_channel = w->quant->n > 1};
+                                     .is_per_channel = w->quant->n > 1,
+                                     .is_wide = p->weights->is_wide};
     for (size_t c = 0; c < w->quant->n; c++)
         common->largest_scale_w = fmax(common->largest_scale_w, (double)w->quant->scale[c]);
     for (size_t c = 0; c < p->weights->n_columns && common->is_per_channel; c++)
@@ -541,6 +551,7 @@ static inline int64_t bits_of(double x)
 struct columns {
     double *beta, *inverse, *c, *half, *zero, *correction; /* [n] */
     struct nd_htp_bounds bounds;                           /* of all */
+    double part;                                           /* 1 over what is left of a sum, of uint16 */
 };
 
 /* nd_htp_scale of n sums; column[i] is i / n_inner, from the first of the columns on. The same in the same
@@ -575,10 +586,10 @@ static bool scale_run(const struct columns *s, size_t column, size_t step, const
 static enum nd_status make_columns(const struct product *p, struct columns *columns, struct nd_error *err)
 {
     size_t n = p->weights->n_columns;
-    double *room = nd_calloc(n, 6 * sizeof *room);
-    ND_TRY_MEMORY(room != NULL, err);
+    double part = p->weights->is_wide ? 0x1p-16 : 0x1p-8, *beta = nd_calloc(n, 6 * sizeof *beta);
+    ND_TRY_MEMORY(beta != NULL, err);
     *columns = (struct columns){
-        room, room + n, room + 2 * n, room + 3 * n, room + 4 * n, room + 5 * n, nd_htp_bounds_of(p->job)};
+        beta, beta + n, beta + 2 * n, beta + 3 * n, beta + 4 * n, beta + 5 * n, nd_htp_bounds_of(p->job), part};
     for (size_t c = 0; c < n; c++) {
         struct nd_htp_scaling s = scaling_of(p, c);
         columns->beta[c] = s.beta;
@@ -591,13 +602,14 @@ static enum nd_status make_columns(const struct product *p, struct columns *colu
     return ND_OK;
 }
 
-/* uint16: the sums of products with quantised values, not with what is left of them, lose 8 bits. */
+/* uint16: the sums of products with quantised values, not with what is left of them, lose 8 bits, or 16. */
 static void shorten(const struct columns *columns, size_t column, size_t step, const double *sums, size_t n,
                     double *out)
 {
+    double part = columns->part;
     for (size_t i = 0; i < n; i++) {
         double correction = columns->correction[column + i * step];
-        out[i] = floor_of((sums[i] + correction) * 0x1p-8) - floor_of((correction + 128) * 0x1p-8);
+        out[i] = floor_of((sums[i] + correction) * part) - floor_of(correction * part + 0.5);
     }
 }
 
@@ -636,6 +648,8 @@ static enum nd_status requantise(const struct product *p, struct nd_error *err)
 
 static bool requantise_bent(const struct product *p)
 {
+    if (p->weights->is_wide)
+        return false;
     bool is_word = p->job->layer->dtype == ND_DTYPE_U16;
     size_t run = p->weights->n_phases > 1 ? 1 : p->n_inner;
     for (size_t first = 0; first < p->sums->n; first += run) {
@@ -705,10 +719,9 @@ static enum nd_status make_linear(const struct nd_htp_job *job, struct nd_error 
  * 0, or as a product. docs/science/htp-arithmetic.md#sloped. */
 static bool takes_relu(const struct nd_htp_job *job, enum nd_layer_after *after)
 {
-    const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
     bool is_word = job->layer->dtype == ND_DTYPE_U16;
     bool is_matrix = !is_conv(job), is_plain = !is_matrix || job->call->inputs[1].quant->n > 1;
-    bool is_depthwise = nd_op_i(&op_call, "group", 1) > 1 && job->call->inputs[1].values->shape.dims[1] == 1;
+    bool is_depthwise = has_groups(job) && job->call->inputs[1].values->shape.dims[1] == 1;
     if (is_plain == is_word || (is_op(job, "Gemm") && is_plain))
         *after = ND_LAYER_AFTER_NONE;
     return (is_plain || is_word) && !nd_htp_is_transposed(job) && !is_depthwise;
@@ -744,10 +757,48 @@ static enum nd_status bend_product(const struct nd_htp_job *job, struct nd_error
     return is_open ? ND_ERR_UNSUPPORTED : status;
 }
 
+/* The sum of a Mul by a vector: a MatMul by the vector, as a matrix of one column. */
+static enum nd_status make_dot(const struct nd_htp_job *job, struct nd_error *err)
+{
+    enum { MAX_RANK = 4 };
+    static char product[] = "MatMul";
+    struct nd_linear_input inputs[] = {job->call->inputs[0], job->call->inputs[1]};
+    const struct nd_shape *x = &inputs[0].values->shape;
+    if (job->call->n_inputs != 2 || !nd_htp_all_are(job, 2, job->layer->dtype) || !nd_htp_is_unbounded(job) ||
+        job->layer->origins[1] != ND_EXACT_FROM_CONSTANT || x->rank < 2 || x->rank > MAX_RANK ||
+        nd_htp_run_of(job, 1) != 1)
+        return ND_OK;
+    ND_CLEANUP(nd_array_deinit) struct nd_array column = {0};
+    struct nd_quant quant = *inputs[1].quant;
+    int64_t zero = 0;
+    quant.zero_point = &zero;
+    ND_TRY(nd_linear_packed_weights(job->call, 1, &column, &inputs[1].largest, err));
+    column.dtype = job->layer->dtype == ND_DTYPE_U16 ? ND_DTYPE_I16 : ND_DTYPE_U8;
+    column.shape = (struct nd_shape){.rank = 2, .dims = {(int64_t)column.n, 1}};
+    inputs[1] = (struct nd_linear_input){.values = &column, .quant = &quant};
+    Onnx__NodeProto node = *job->call->node;
+    node.op_type = product;
+    struct nd_linear_call call = *job->call;
+    call.node = &node;
+    call.inputs = inputs;
+    call.shared = NULL;
+    struct nd_exact_layer layer = *job->layer;
+    layer.call = &call;
+    struct nd_htp_job part = *job;
+    part.layer = &layer;
+    part.call = &call;
+    part.after = ND_LAYER_AFTER_NONE;
+    ND_TRY(make_linear(&part, err));
+    job->qvalues->shape.rank -= *job->is_covered;
+    return ND_OK;
+}
+
 enum nd_status nd_htp_bent(const struct nd_htp_job *job, struct nd_error *err)
 {
     const struct nd_shape *x = &job->call->inputs[0].values->shape;
     bool is_byte = job->layer->dtype == ND_DTYPE_U8;
+    if (job->after == ND_LAYER_AFTER_SUM)
+        return make_dot(job, err);
     if (job->after == ND_LAYER_AFTER_CHANNELS)
         return is_op(job, "Mul")                     ? nd_htp_batch_norm(job, err)
                : is_op(job, "InstanceNormalization") ? nd_htp_instance_norm(job, err)
@@ -764,8 +815,9 @@ enum nd_status nd_htp_linear_scalings(const struct nd_htp_job *job, const struct
 {
     struct product p = {.job = job, .weights = weights};
     *job->is_covered = false;
-    if (!nd_htp_is_known_product(job) || !is_known_bias(job, weights->n_columns / weights->n_phases) ||
-        !find_common(&p) || !are_known_multipliers(&p))
+    if (!nd_htp_is_known_product(job) || weights->is_wide ||
+        !is_known_bias(job, weights->n_columns / weights->n_phases) || !find_common(&p) ||
+        !are_known_multipliers(&p))
         return ND_OK;
     struct nd_htp_scaling *scalings = nd_calloc(weights->n_columns, sizeof *scalings);
     ND_TRY_MEMORY(scalings != NULL, err);

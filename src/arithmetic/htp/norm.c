@@ -341,7 +341,8 @@ static bool is_known_instance_norm(const struct nd_htp_job *job)
     const struct nd_array *x = job->call->inputs[0].values;
     size_t n = x->shape.rank == RANK || x->shape.rank == RANK - 1 ? (size_t)x->shape.dims[1] : 0;
     return x->n > 0 && n > 0 &&
-           (is_constant_of(job, 1, ND_DTYPE_U8, n) || is_constant_of(job, 1, ND_DTYPE_I8, n)) &&
+           (is_constant_of(job, 1, job->layer->dtype, n) || is_constant_of(job, 1, ND_DTYPE_U8, n) ||
+            is_constant_of(job, 1, ND_DTYPE_I8, n)) &&
            is_constant_of(job, 2, ND_DTYPE_I32, n);
 }
 

@@ -8,8 +8,8 @@
 #include "arithmetic/arithmetics/requantise.h"
 #include "arithmetic/htp/htp_internal.h"
 
-/* What the zero point in the accumulator is rounded to, of uint16: parts of what remains of a sum. */
-enum { WORD_STEP = 256 };
+/* What a part of what remains of a sum stands for, of uint16, with weights of 8 and of 16 bits. */
+enum { WORD_STEP = 256, WIDE_STEP = 65536 };
 
 double nd_htp_scale(const struct nd_htp_scaling *s, double a, const struct nd_htp_bounds *bounds)
 {
@@ -79,8 +79,8 @@ static const float least_multiplier = 0x1p-24F;
 
 bool nd_htp_is_known_multiplier(enum nd_htp_arch arch, bool is_word, const struct nd_htp_column *c)
 {
-    bool can_differ =
-        arch == ND_HTP_V69 ? is_word || c->zero_y > 0 || c->bias_scale > 0 : c->bias_scale > 0 && !is_word;
+    bool can_differ = arch == ND_HTP_V69 ? is_word || c->zero_y > 0 || c->bias_scale > 0
+                                         : c->is_wide || (c->bias_scale > 0 && !is_word);
     return !can_differ || multiplier_of(c) >= least_multiplier;
 }
 
@@ -119,12 +119,13 @@ struct nd_htp_scaling nd_htp_scaling16(enum nd_htp_arch arch, const struct nd_ht
     float multiplier = multiplier_of(c);
     while (arch == ND_HTP_V73 && multiplier > 0 && multiplier < least_multiplier)
         multiplier *= 0x1p32F; /* five bits of a shift are kept: a defect */
-    double m = WORD_STEP * (double)multiplier;
+    double m = (c->is_wide ? WIDE_STEP : WORD_STEP) * (double)multiplier;
     if (arch == ND_HTP_V69)
         return (struct nd_htp_scaling){.beta = floor(bias_and_zero_of(c, multiplier) / WORD_STEP),
                                        .c = nd_multiplier_round(m, 10, ND_ROUND_HALF_UP),
                                        .step = 1};
-    return (struct nd_htp_scaling){.beta = bias_of(c, WORD_STEP),
+    double wide = floor((double)bias_in_layers(c, WIDE_STEP) + 0.5);
+    return (struct nd_htp_scaling){.beta = c->is_wide ? wide : bias_of(c, WORD_STEP),
                                    .c = nd_multiplier_round(m, 21, ND_ROUND_HALF_UP),
                                    .step = ldexp(1, nd_multiplier_log(m) - 7),
                                    .half = 0.5,

@@ -17,10 +17,12 @@ static int64_t offset_of(enum nd_dtype dtype)
     return dtype == ND_DTYPE_I8 ? -INT8_MIN : dtype == ND_DTYPE_I16 ? -INT16_MIN : 0;
 }
 
-/* Weights and biases of products, which are signed on unsigned layers, too. */
+/* Weights and biases of products, which are signed on unsigned layers, too; so are all weights of 16 bits. */
 static bool is_weight(const struct nd_exact_layer *layer, size_t i)
 {
-    return i > 0 && layer->origins[i] == ND_EXACT_FROM_CONSTANT && nd_layer_is_product(layer);
+    return i > 0 && nd_layer_is_product(layer) &&
+           (layer->origins[i] == ND_EXACT_FROM_CONSTANT ||
+            layer->call->inputs[i].values->dtype == ND_DTYPE_I16);
 }
 
 static bool is_shifted(const struct nd_exact_layer *layer, size_t i)

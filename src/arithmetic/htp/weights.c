@@ -16,15 +16,18 @@ static int64_t number_at(const struct nd_op_call *call, const char *name, size_t
     return i < n ? values[i] : otherwise;
 }
 
+enum { PLANES_RANK = 4 };
+
 struct nd_htp_phases nd_htp_phases_of(const struct nd_htp_job *job)
 {
     const struct nd_op_call call = {.node = job->call->node, .opset = job->call->opset};
     struct nd_htp_phases phases = {.stride = {1, 1}};
     if (!nd_htp_is_transposed(job))
         return phases;
-    for (size_t i = 0; i < 2; i++) {
-        phases.stride[i] = (size_t)number_at(&call, "strides", i, 1);
-        phases.padding[i] = (size_t)number_at(&call, "pads", i, 0);
+    size_t first = job->call->inputs[1].values->shape.rank == PLANES_RANK ? 0 : 1; /* rows: one axis */
+    for (size_t i = first; i < 2; i++) {
+        phases.stride[i] = (size_t)number_at(&call, "strides", i - first, 1);
+        phases.padding[i] = (size_t)number_at(&call, "pads", i - first, 0);
     }
     return phases;
 }
@@ -64,10 +67,11 @@ bool nd_htp_is_known_transposed(const struct nd_htp_job *job)
 {
     const struct nd_op_call call = {.node = job->call->node, .opset = job->call->opset};
     const struct nd_shape *w = &job->call->inputs[1].values->shape;
-    if (w->rank != 4 || job->layer->origins[1] != ND_EXACT_FROM_CONSTANT || nd_op_i(&call, "group", 1) != 1 ||
+    if ((w->rank != PLANES_RANK && w->rank != PLANES_RANK - 1) ||
+        job->layer->origins[1] != ND_EXACT_FROM_CONSTANT || nd_op_i(&call, "group", 1) != 1 ||
         is_padded_by_shape(&call))
         return false;
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; (int)i < w->rank - 2; i++) {
         int64_t stride = number_at(&call, "strides", i, 1);
         if (stride < 1 || stride > w->dims[2 + i] || number_at(&call, "dilations", i, 1) != 1 ||
             number_at(&call, "pads", i, 0) < 0 ||
@@ -84,7 +88,9 @@ static enum nd_status find_places(struct nd_htp_weights *weights, const struct n
     struct nd_htp_phases phases = nd_htp_phases_of(job);
     phases.padding[0] = phases.padding[1] = 0;      /* the place in the kernel decides */
     const int64_t *dims = weights->view.shape.dims; /* inputs, outputs, height, width */
-    size_t n = weights->view.n, n_kernel = (size_t)(dims[2] * dims[3]), width = (size_t)dims[3];
+    int rank = weights->view.shape.rank;
+    size_t n = weights->view.n, n_kernel = nd_dims_product(&weights->view.shape, 2, rank);
+    size_t width = (size_t)dims[rank - 1];
     weights->n_phases = phases.stride[0] * phases.stride[1];
     weights->n_columns = (size_t)dims[1] * weights->n_phases;
     weights->places = nd_calloc(n + 1, sizeof *weights->places);
@@ -108,7 +114,12 @@ static enum nd_status find_places(struct nd_htp_weights *weights, const struct n
 
 /* ---- weights ---- */
 
-enum { MIN_WEIGHT = -128, GREATEST_WEIGHT = 127, R_BITS = 11 };
+/* What weights can be; up to which they are as they are; how many bits there are of what they are divided by
+ * beyond that. Of 16 bits those above 127 x 257 are cut, a defect: docs/science/htp-arithmetic.md#wide. */
+static const struct kind {
+    double least, greatest, fits;
+    int r_bits;
+} kinds[] = {{-128, 127, 127, 11}, {-32768, 32639, 32767, 22}};
 
 /* uint16 quantised values as 8-bit ones of 257 times the scale, by a 15-bit multiplier, less their zero point.
  */
@@ -121,9 +132,9 @@ static double qvalue_of_word(int64_t qvalue, int64_t zero)
     return (double)(y < -zero8 ? -zero8 : y > 255 - zero8 ? 255 - zero8 : y);
 }
 
-static double clip_weight(double w)
+static double clip_weight(const struct kind *kind, double w)
 {
-    return fmin(fmax(w, MIN_WEIGHT), GREATEST_WEIGHT);
+    return fmin(fmax(w, kind->least), kind->greatest);
 }
 
 /* Quantised values less zero point, as they are before they have to fit 8 bits. */
@@ -135,18 +146,17 @@ static enum nd_status read_weights(struct nd_htp_weights *weights, const struct 
     double largest;
     if (input->packed_weights != NULL && !is_word && job->layer->origins[1] == ND_EXACT_FROM_CONSTANT) {
         weights->from = input->packed_weights;
-        return input->largest > GREATEST_WEIGHT ? nd_array_copy(input->packed_weights, &weights->w8, err)
-                                                : ND_OK;
+        return input->largest > kinds[0].fits ? nd_array_copy(input->packed_weights, &weights->w8, err) : ND_OK;
     }
     if (!is_word) {
         enum nd_status status = nd_linear_packed_weights(job->call, 1, &weights->w8, &largest, err);
-        bool is_calculated = job->layer->origins[1] == ND_EXACT_FROM_LAYER;
+        bool is_calculated = job->layer->origins[1] == ND_EXACT_FROM_LAYER && !weights->is_wide;
         const struct nd_array *bytes = nd_htp_recall(job, 1);
         bool is_known = bytes != NULL && bytes->n == weights->w8.n;
         if (!is_known && is_calculated && nd_htp_is_plain_tensor(job->memory, job->layer->input_tensors[1]))
             return status;
         for (size_t i = 0; is_calculated && status == ND_OK && i < weights->w8.n; i++)
-            weights->w8.x[i] = is_known ? bytes->x[i] : clip_weight(weights->w8.x[i]);
+            weights->w8.x[i] = is_known ? bytes->x[i] : clip_weight(&kinds[0], weights->w8.x[i]);
         return status;
     }
     enum nd_status status = nd_array_copy(input->values, &weights->w8, err);
@@ -183,28 +193,29 @@ static enum nd_status find_columns(struct nd_htp_weights *weights, const struct 
 }
 
 /* What the weights of a column are divided by, so that they fit: 1 where they do. */
-static double divisor_of(double most, double least)
+static double divisor_of(const struct kind *kind, double most, double least)
 {
-    if (most <= GREATEST_WEIGHT && least >= MIN_WEIGHT)
+    if (most <= kind->fits && least >= kind->least)
         return 1;
-    return nd_multiplier_round(fmax(most / GREATEST_WEIGHT, least / MIN_WEIGHT), R_BITS, ND_ROUND_HALF_EVEN);
+    return nd_multiplier_round(fmax(most / kind->greatest, least / kind->least), kind->r_bits,
+                               ND_ROUND_HALF_EVEN);
 }
 
-/* The weight divided by r, which is not 1. */
-static double divide_weight(double w, double r)
+static double divide_weight(const struct kind *kind, double w, double r)
 {
-    return clip_weight(floor(w * (rint(0x1p16 / r) * 0x1p-16) + 0.5));
+    return clip_weight(kind, r == 1 ? w : floor(w * (rint(0x1p16 / r) * 0x1p-16) + 0.5));
 }
 
 double nd_htp_fit_weight(double w, double *r)
 {
-    *r = divisor_of(fmax(w, 0), fmin(w, 0));
-    return *r == 1 ? w : divide_weight(w, *r);
+    *r = divisor_of(&kinds[0], fmax(w, 0), fmin(w, 0));
+    return divide_weight(&kinds[0], w, *r);
 }
 
-/* Makes the weights of one column fit, which its own data decide, not its encoding. is_wide: they need not. */
-static void fit_column(struct nd_htp_weights *weights, size_t column, bool is_wide)
+/* Makes the weights of one column fit, which its own data decide, not its encoding. is_whole: they need not. */
+static void fit_column(struct nd_htp_weights *weights, size_t column, bool is_whole)
 {
+    const struct kind *kind = &kinds[weights->is_wide];
     double most = 0, least = 0, sum = 0;
     size_t n_rows = nd_htp_n_rows(weights, column);
     double *x = weights->view.x;
@@ -213,10 +224,11 @@ static void fit_column(struct nd_htp_weights *weights, size_t column, bool is_wi
         most = w > most ? w : most;
         least = w < least ? w : least;
     }
-    double r = is_wide ? 1 : divisor_of(most, least);
-    for (size_t row = 0; r != 1 && row < n_rows; row++) {
+    double r = is_whole ? 1 : divisor_of(kind, most, least);
+    bool is_cut = !is_whole && most > kind->greatest;
+    for (size_t row = 0; (r != 1 || is_cut) && row < n_rows; row++) {
         double *w = &x[nd_htp_place(weights, column, row)];
-        *w = divide_weight(*w, r);
+        *w = divide_weight(kind, *w, r);
     }
     for (size_t row = 0; row < n_rows; row++)
         sum += x[nd_htp_place(weights, column, row)];
@@ -242,15 +254,15 @@ static enum nd_status make_shorts(struct nd_htp_weights *weights, const struct n
 enum nd_status nd_htp_weights_init(struct nd_htp_weights *weights, const struct nd_htp_job *job,
                                    struct nd_error *err)
 {
-    *weights = (struct nd_htp_weights){0};
+    *weights = (struct nd_htp_weights){.is_wide = job->call->inputs[1].values->dtype == ND_DTYPE_I16};
     ND_TRY(read_weights(weights, job, err));
     weights->view = weights->w8.n > 0 || weights->from == NULL ? weights->w8 : *weights->from;
     ND_TRY(find_columns(weights, job, err));
     weights->r = nd_calloc(weights->n_columns, sizeof *weights->r);
     weights->sums = nd_calloc(weights->n_columns, sizeof *weights->sums);
     ND_TRY_MEMORY(weights->r != NULL && weights->sums != NULL, err);
-    bool is_wide = nd_htp_is_strided_depthwise(job->layer);
+    bool is_whole = nd_htp_is_strided_depthwise(job->layer);
     for (size_t c = 0; c < weights->n_columns; c++)
-        fit_column(weights, c, is_wide);
+        fit_column(weights, c, is_whole);
     return make_shorts(weights, &job->call->inputs[1], err);
 }

@@ -73,9 +73,12 @@ static size_t behind(const struct nd_model *model, size_t tensor, const char *co
 {
     for (; *op_types != NULL; op_types++) {
         const struct nd_model_layer *maker = nd_model_layer_of_tensor(model, tensor);
-        if (!is_of_one(maker, *op_types))
+        /* A Reshape to the shape of a tensor before it, which it names first. */
+        bool is_shaped = maker != NULL && strcmp(maker->op_types, "Shape+Reshape") == 0 &&
+                         maker->n_inputs == 2 && strcmp(*op_types, "Reshape") == 0;
+        if (!is_shaped && !is_of_one(maker, *op_types))
             return SIZE_MAX;
-        tensor = maker->inputs[0];
+        tensor = maker->inputs[is_shaped];
     }
     return tensor;
 }
@@ -92,7 +95,8 @@ static const struct nd_model_layer *group_norm_of(const struct nd_model *model,
         return NULL;
     const struct nd_shape *groups = &nd_model_tensor(model, maker->tensor)->shape,
                           *channels = &nd_model_tensor(model, layer->tensor)->shape;
-    return groups->rank > 1 && channels->rank > 1 && groups->dims[1] < channels->dims[1] ? maker : NULL;
+    bool is_declared = groups->rank > 1 && channels->rank > 1;
+    return !is_declared || groups->dims[1] < channels->dims[1] ? maker : NULL;
 }
 
 static const struct nd_forced *forced_of(const struct nd_model *model, size_t tensor)
@@ -298,7 +302,8 @@ static void find_parts(struct nd_alternatives *a, const struct nd_model *model,
     const struct nd_model_layer *norm = group_norm_of(model, layer);
     bool is_halved = is_of_one(layer, "Mul") && maker != NULL && a->gated[maker->tensor] != SIZE_MAX &&
                      a->gates[maker->tensor] == ND_GATE_GELU;
-    bool is_moved = is_of_one(layer, "Add") && is_of_one(maker, "Mul");
+    bool is_moved = (is_of_one(layer, "Add") || is_of_one(layer, "ReduceSum")) && maker != NULL &&
+                    strcmp(maker->op_types, "Mul") == 0;
     if (norm != NULL || is_halved || is_moved) {
         a->fused_from[layer->tensor] = norm != NULL ? norm->tensor : maker->tensor;
         add_part(a, a->fused_from[layer->tensor], layer->tensor);

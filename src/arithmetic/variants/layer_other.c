@@ -103,7 +103,10 @@ enum nd_status nd_tensor_after(const struct nd_model *model, size_t tensor,
         encodings->after = ND_LAYER_AFTER_NORM;
         return read_epsilon(model, tensor, &encodings->epsilon, err);
     }
-    if (strcmp(op_type, "Reciprocal") == 0)
+    if (strcmp(op_type, "ReduceSum") == 0 &&
+        nd_onnx_attribute_i(model->graph.nodes[node - model->nodes].proto, "keepdims", 1) == 0)
+        encodings->after = ND_LAYER_AFTER_SUM;
+    else if (strcmp(op_type, "Reciprocal") == 0)
         encodings->after = ND_LAYER_AFTER_INVERSE;
     else if (strcmp(op_type, "HardSwish") == 0)
         encodings->after = ND_LAYER_AFTER_HARD_SWISH;

@@ -639,6 +639,8 @@ static bool is_made_with_others(const struct nd_layer_trial *trial, const struct
                nd_layer_input_is_quantised(layer, 1);
     if (maker != NULL && strcmp(maker->op_types, "InstanceNormalization") == 0)
         return tensor->shape.rank == GROUPED_RANK;
+    if (is_byte && nd_layer_narrows(own) && maker != NULL && nd_layer_carries(maker))
+        return true;
     return !ND_IS_ONE_OF(own->op_types, "HardSwish", "LeakyRelu", "Reciprocal", "Relu", "requantise");
 }
 

@@ -77,11 +77,19 @@ static bool is_only_moved(const struct nd_model *model, const struct nd_model_la
 }
 
 /* A product of an operand whose encoding the provider forces, which differs from one of the model's encoding:
- * seen on both sides. */
+ * seen on both sides. Half of a uint16 Gelu in parts: nothing gives it. A sum of products by a vector: of which
+ * axes is not looked at. */
 static bool is_uncertain(const struct nd_layer_trial *trial, const struct nd_exact_layer *layer,
                          const struct nd_array *chosen)
 {
-    const struct nd_array *forced = nd_layer_trial_other(trial, ND_ALTERNATIVE_FORCED, trial->only);
+    const struct nd_array *forced = nd_layer_trial_other(trial, ND_ALTERNATIVE_FORCED, trial->only),
+                          *fused = nd_layer_trial_other(trial, ND_ALTERNATIVE_FUSED, trial->only);
+    const struct nd_model_layer *own = nd_model_layer_of_tensor(trial->model, layer->tensor);
+    const struct nd_alternatives *a = trial->alternatives;
+    if (own->n_inputs == 1 && strcmp(own->op_types, "Mul") == 0 && a->gated[own->inputs[0]] != SIZE_MAX)
+        return nd_dtype_size_bytes(layer->dtype) > 1 && a->gates[own->inputs[0]] == ND_GATE_GELU;
+    if (strcmp(own->op_types, "ReduceSum") == 0)
+        return chosen == fused && fused != NULL;
     return chosen == forced && forced != NULL && nd_layer_is_product(layer) && trial->is_covered[trial->only] &&
            !nd_array_is_same(forced, &trial->made[trial->alike[trial->only]]);
 }
@@ -100,7 +108,7 @@ static void judge(struct nd_twin *twin, const struct nd_exact_layer *layer, cons
              !is_only_moved(twin->model, nd_model_layer_of_tensor(twin->model, layer->tensor)))
         mark(twin, layer->tensor, "the arithmetic of such a layer is not known: rounded exactly");
     else if (is_uncertain(trial, layer, chosen))
-        mark(twin, layer->tensor, "with which encoding the chip reads such an operand is not certain");
+        mark(twin, layer->tensor, "in which of several ways the chip makes such a layer is not certain");
     else if (is_by_itself && trial->doubt[p] > 0)
         mark(twin, layer->tensor, "the formula of such a layer is not complete: values may be off by one");
 }

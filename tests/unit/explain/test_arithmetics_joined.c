@@ -641,6 +641,13 @@ static void resize_of_words_has_weights_of_fifteen_bits(void **state)
     expect_layers("16-aligned", 0);
 }
 
+static void a_window_that_is_the_plane_makes_one_mean(void **state)
+{
+    (void)state;
+    expect_layers("8-whole", 0);
+    expect_layers("16-whole", 0);
+}
+
 static void what_names_axes_is_moved_behind_the_quantiser(void **state)
 {
     (void)state;
@@ -764,6 +771,7 @@ int main(void)
         cmocka_unit_test(resize_takes_the_mean_of_qvalues),
         cmocka_unit_test(resize_of_words_has_weights_of_fifteen_bits),
         cmocka_unit_test(what_names_axes_is_moved_behind_the_quantiser),
+        cmocka_unit_test(a_window_that_is_the_plane_makes_one_mean),
         cmocka_unit_test(means_of_windows_that_overlap_are_products),
         cmocka_unit_test(word_softmax_of_any_axis_is_bit_exact),
         cmocka_unit_test(batch_normalization_with_a_relu_is_one_operation),

@@ -30,6 +30,12 @@ class Group(concat.Group):
                                            **({} if axis is None else {"axis": axis})))
         return "r%d" % self.n
 
+    def bare(self, op, operands, **attributes):
+        """An operator whose output is not quantised."""
+        self.n += 1
+        self.nodes.append(helper.make_node(op, operands, ["f%d" % self.n], **attributes))
+        return "f%d" % self.n
+
 
 def strided_conv(g, kind, kernel=3, side=13, n=6):
     """A depthwise Conv with strides 2 x 2. Kinds: without a bias, with one, rectified; "far": weights beyond 8 signed
@@ -842,6 +848,51 @@ def doubled(g):
             g.add("Concat", [made, g.input(out, g.encoding(4))], [1, 2 * out[1], *out[2:]], g.encoding(4), axis=1)
 
 
+def aligned(g):
+    """uint16 Resize between the elements by any factor, also with its corners aligned; the last two by steps of a half."""
+    for i, mode in enumerate(2 * ["align_corners", "half_pixel", "asymmetric"] + 2 * ["align_corners"]):
+        rows, columns = (int(n) for n in g.rng.integers(2, 12, 2))
+        by = g.rng.uniform(0.6, 3.5, 2)
+        out = [2 * rows - 1, 2 * columns - 1] if i > 5 else [max(int(rows * by[0]), 2), max(int(columns * by[1]), 3)]
+        shape, x = [1, 12, rows, columns], g.encoding(4)
+        how = ["", "", g.constant(np.array([*shape[:2], *out]))]
+        g.add("Resize", [g.input(shape, x), *how], [*shape[:2], *out], x, mode="linear", coordinate_transformation_mode=mode)
+
+
+def whole(g):
+    """AveragePool whose one window is the plane: of a graph input, and of a Conv."""
+    for i, (rows, columns, stride) in enumerate(((2, 2, 1), (2, 2, 2), (3, 3, 1), (3, 3, 3), (5, 5, 1), (4, 4, 1), (7, 3, 1), (8, 8, 8))):
+        x, shape = g.encoding(4), [1, 200, rows, columns]
+        real = g.input(shape, x)
+        if i % 2:
+            real = g.add("Conv", [real, g.weights([200, 200, 1, 1], 0.002)], shape, x)
+        y = (np.float32(x[0] * np.exp(g.rng.uniform(-1, 0.5))), 2 ** (g.bits - 1) + 5)
+        g.add("AveragePool", [real], [1, 200, 1, 1], y, kernel_shape=[rows, columns], strides=[stride] * 2)
+
+
+def renamed(g):
+    """One operator and, with no quantiser between, what names other axes of what it makes."""
+    op = g.bare
+
+    def ints(*values):
+        return g.constant(np.array(values, np.int64))
+
+    n, rows, columns = 160, 6, 5
+    shape, x, y = [1, n, rows, columns], g.encoding(4), g.encoding(3)
+    for kind in ("input", "Conv"):
+        real = g.input(shape, x)
+        if kind == "Conv":
+            real = g.add("Conv", [real, g.weights([n, n, 1, 1], 0.002)], shape, y)
+        mean = op("ReduceMean", [real, ints(-1, -2)], keepdims=1)
+        g.add("Reshape", [mean, ints(1, n)], [1, n], g.encoding(1))
+        mean = op("ReduceMean", [real, ints(2)], keepdims=1)
+        g.add("Squeeze", [mean, ints(2)], [1, n, columns], g.encoding(1))
+        made = op("Squeeze", [op("Conv", [real, g.weights([3, n, 1, 1], 0.002)]), ints(0)])
+        g.add("Unsqueeze", [made, ints(0, 1)], [1, 1, 3, rows, columns], g.encoding(3))
+        pooled = op("AveragePool", [real], kernel_shape=[3, 3], strides=[3, 3])
+        g.add("Reshape", [pooled, ints(1, n, -1)], [1, n, 2], g.encoding(3))
+
+
 def pooled(g):
     """uint16 means of places that overlap: products, and means of float32."""
     for i in range(24):
@@ -986,10 +1037,7 @@ def scaled(g):
 
 def unquantised(g):
     """Several operators with no quantiser between: float16."""
-    def op(name, operands, **attributes):
-        g.n += 1
-        g.nodes.append(helper.make_node(name, operands, ["f%d" % g.n], **attributes))
-        return "f%d" % g.n
+    op = g.bare
 
     def number(low, high, shape=()):
         return g.constant(np.float32(g.rng.uniform(low, high, shape)))
@@ -1595,7 +1643,7 @@ def lengths(g):
 GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned, differences, totals, reciprocals, rows]
 
 
-BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished), ("8", enlarged), ("16", enlarged), ("8", still), ("16", tiny), ("16", long_strided), ("8", signed_slopes), ("8", single), ("16", single), ("16", widened), ("16", centred), ("8", cumulated), ("16", requantised), ("8", unquantised), ("16", unquantised), ("16", mixed), ("8", columns), ("16", columns), ("8", leaning), ("16", leaning), ("8", sum_ratios), ("8", zeroed_softmax), ("8", powers), ("16", powers), ("8", rows_of_conv), ("16", rows_of_conv), ("8", gelu_of_tanh), ("16", gelu_of_tanh), ("8", norm_in_parts), ("16", norm_in_parts), ("8", inverse_roots), ("16", inverse_roots), ("16", exponents), ("8", merged), ("16", merged), ("8", grouped), ("16", grouped), ("8", pairs), ("8", turned_norms), ("16", turned_norms), ("8", swish_in_parts), ("16", swish_in_parts), ("8", float_slopes), ("16", float_slopes), ("8", steep_sums), ("16", brought), ("8", log_softmax), ("8", dots), ("16", dots), ("16", wide), ("8", lengths), ("16", lengths), ("8", carried), ("16", carried), ("8", rows_transposed), ("16", rows_transposed)]  # layers-*, of which chipsets differ
+BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished), ("8", enlarged), ("16", enlarged), ("8", still), ("16", tiny), ("16", long_strided), ("8", signed_slopes), ("8", single), ("16", single), ("16", widened), ("16", centred), ("8", cumulated), ("16", requantised), ("8", unquantised), ("16", unquantised), ("16", mixed), ("8", columns), ("16", columns), ("8", leaning), ("16", leaning), ("8", sum_ratios), ("8", zeroed_softmax), ("8", powers), ("16", powers), ("8", rows_of_conv), ("16", rows_of_conv), ("8", gelu_of_tanh), ("16", gelu_of_tanh), ("8", norm_in_parts), ("16", norm_in_parts), ("8", inverse_roots), ("16", inverse_roots), ("16", exponents), ("8", merged), ("16", merged), ("8", grouped), ("16", grouped), ("8", pairs), ("8", turned_norms), ("16", turned_norms), ("8", swish_in_parts), ("16", swish_in_parts), ("8", float_slopes), ("16", float_slopes), ("8", steep_sums), ("16", brought), ("8", log_softmax), ("8", dots), ("16", dots), ("16", wide), ("8", lengths), ("16", lengths), ("8", carried), ("16", carried), ("8", rows_transposed), ("16", rows_transposed), ("16", aligned), ("8", renamed), ("16", renamed), ("8", whole), ("16", whole)]  # layers-*, of which chipsets differ
 
 
 ON_V81 = [recoded]  # v81 makes other codes than v73

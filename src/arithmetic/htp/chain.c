@@ -6,6 +6,7 @@
 
 #include "arithmetic/arithmetics/requantise.h"
 #include "arithmetic/htp/htp_internal.h"
+#include "core/text/words.h"
 
 enum { HALF_BITS = 10 /* behind the leading one */ };
 
@@ -278,6 +279,59 @@ static enum nd_status run_link(struct chain *chain, size_t k, bool *is_known, st
     for (size_t i = 0; i < ND_EXACT_LINK_INPUTS; i++)
         nd_array_deinit(&own[i]);
     return status;
+}
+
+/* What only names axes, of what the link before it made: ONNX Runtime moves the quantiser before it. */
+static bool names_axes(const struct nd_exact_link *links, size_t k)
+{
+    const char *op_type = nd_onnx_text(links[k].node->op_type);
+    return links[k].from[0] == k - 1 && nd_has_word("Reshape Squeeze Unsqueeze", op_type);
+}
+
+const struct nd_exact_layer *nd_htp_before_moves(const struct nd_exact_layer *layer, struct nd_htp_moved *room)
+{
+    /* Whose encoding the provider does not replace, and which are made by themselves. */
+    static const char alone[] = "AveragePool Conv Gemm GlobalAveragePool MatMul ReduceMean ReduceSum";
+    bool is_moved = layer->n_links > 1 && layer->call->low <= -HUGE_VAL && layer->call->high >= HUGE_VAL &&
+                    nd_has_word(alone, nd_onnx_text(layer->links[0].node->op_type));
+    for (size_t k = 1; k < layer->n_links && is_moved; k++)
+        is_moved = names_axes(layer->links, k);
+    if (!is_moved)
+        return layer;
+    const struct nd_exact_link *first = layer->links;
+    *room = (struct nd_htp_moved){.layer = *layer, .call = *layer->call};
+    room->call.node = first->node;
+    room->call.n_inputs = first->n_inputs;
+    room->call.inputs = first->inputs;
+    room->call.shared = NULL;
+    for (size_t i = 0; i < ND_EXACT_LINK_INPUTS; i++) {
+        bool is_constant = i >= first->n_inputs || first->is_constant[i];
+        room->origins[i] = is_constant          ? ND_EXACT_FROM_CONSTANT
+                           : first->is_input[i] ? ND_EXACT_FROM_INPUT
+                                                : ND_EXACT_FROM_LAYER;
+        room->tensors[i] = i < first->n_inputs ? first->tensors[i] : SIZE_MAX;
+    }
+    room->layer.call = &room->call;
+    room->layer.origins = room->origins;
+    room->layer.input_tensors = room->tensors;
+    room->layer.n_links = 1;
+    return &room->layer;
+}
+
+enum nd_status nd_htp_name_axes(const struct nd_exact_layer *layer, struct nd_array *qvalues,
+                                struct nd_error *err)
+{
+    enum nd_dtype dtype = qvalues->dtype;
+    for (size_t k = 1; k < layer->n_links; k++) {
+        struct nd_array made = {0};
+        const struct nd_exact_link *link = &layer->links[k];
+        const struct nd_array *inputs[] = {qvalues, link->n_inputs > 1 ? link->inputs[1].values : NULL};
+        ND_TRY(nd_linear_run(layer->call, link->node, inputs, link->n_inputs, &made, err));
+        nd_array_deinit(qvalues);
+        *qvalues = made;
+        qvalues->dtype = dtype;
+    }
+    return ND_OK;
 }
 
 bool nd_htp_is_chain(const struct nd_exact_layer *layer)

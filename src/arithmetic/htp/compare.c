@@ -39,6 +39,8 @@ static enum aspect aspect_of(const char *op_type, enum nd_dtype dtype)
 bool nd_layer_arithmetics_agree(const struct nd_layer_arithmetic *a, const struct nd_layer_arithmetic *b,
                                 const struct nd_exact_layer *layer)
 {
+    struct nd_htp_moved moved;
+    layer = nd_htp_before_moves(layer, &moved);
     if (nd_htp_is_chain(layer))
         return a->arch == b->arch;
     switch (aspect_of(nd_htp_op_type(layer), layer->dtype)) {
@@ -150,7 +152,8 @@ double nd_layer_arithmetic_doubt(const struct nd_layer_arithmetic *arithmetic,
                                  const struct nd_exact_layer *layer, const struct nd_layer_memory *memory)
 {
     ND_CLEANUP(nd_htp_unsigned_deinit) struct nd_htp_unsigned room = {0};
-    const struct nd_exact_layer *seen = nd_htp_as_unsigned(layer, &room);
+    struct nd_htp_moved moved;
+    const struct nd_exact_layer *seen = nd_htp_as_unsigned(nd_htp_before_moves(layer, &moved), &room);
     return seen != NULL ? doubt_of(arithmetic, seen, memory) : 1;
 }
 

@@ -6,6 +6,7 @@
 
 #include "arithmetic/htp/htp_internal.h"
 #include "core/error.h"
+#include "core/memory.h"
 #include "core/text/words.h"
 
 static const struct nd_layer_arithmetic arithmetics[] = {
@@ -95,15 +96,18 @@ enum nd_status nd_layer_arithmetic_run(const struct nd_layer_arithmetic *arithme
                                        const struct nd_exact_layer *layer, struct nd_layer_memory *memory,
                                        struct nd_array *qvalues, bool *is_covered, struct nd_error *err)
 {
-    struct nd_htp_unsigned room;
-    const struct nd_exact_layer *seen = nd_htp_as_unsigned(layer, &room);
+    ND_CLEANUP(nd_htp_unsigned_deinit) struct nd_htp_unsigned room = {0};
+    struct nd_htp_moved moved;
+    const struct nd_exact_layer *alone = nd_htp_before_moves(layer, &moved);
+    const struct nd_exact_layer *seen = nd_htp_as_unsigned(alone, &room);
     ND_TRY_MEMORY(seen != NULL, err);
-    enum nd_status status =
-        run(arithmetic, seen, seen->dtype != layer->dtype, memory, qvalues, is_covered, err);
-    if (status == ND_OK && *is_covered && seen != layer)
+    ND_TRY(run(arithmetic, seen, seen->dtype != layer->dtype, memory, qvalues, is_covered, err));
+    if (*is_covered && seen != alone)
         nd_htp_sign(layer, qvalues);
-    nd_htp_unsigned_deinit(&room);
-    return status;
+    if (alone == layer)
+        return ND_OK;
+    nd_htp_note_tensor(memory, layer);
+    return *is_covered ? nd_htp_name_axes(layer, qvalues, err) : ND_OK;
 }
 
 enum nd_status nd_layer_run_as_v81(const struct nd_layer_arithmetic *arithmetic,

@@ -447,6 +447,21 @@ bool nd_htp_averages_as_product(const struct nd_linear_call *call);
 /* Whether the layer is made in float16: it has several operators, or one of operands of 8 and of 16 bits. */
 bool nd_htp_is_chain(const struct nd_exact_layer *layer);
 
+/* A layer of one operator and of what only names axes of what that makes. */
+struct nd_htp_moved {
+    struct nd_exact_layer layer;
+    struct nd_linear_call call;
+    enum nd_exact_origin origins[ND_EXACT_LINK_INPUTS];
+    size_t tensors[ND_EXACT_LINK_INPUTS];
+};
+
+/* The operator of such a layer, as a layer of its own in `room`; what is no such layer is given back as it is.
+ */
+const struct nd_exact_layer *nd_htp_before_moves(const struct nd_exact_layer *layer, struct nd_htp_moved *room);
+/* Its quantised values with the axes of the layer. */
+enum nd_status nd_htp_name_axes(const struct nd_exact_layer *layer, struct nd_array *qvalues,
+                                struct nd_error *err);
+
 /* ---- halves.c ---- */
 
 /* Whether it is an operator of halves.c: its first input is in floats. */

@@ -493,12 +493,25 @@ static double qvalue_of(const struct averaging *a, size_t i, double mean)
     return fmin(fmax(floor(sum * scaling->c + 0.5 + a->more) + scaling->zero, a->bounds.low), a->bounds.high);
 }
 
+/* Whether its one window is the plane: the HTP makes it as GlobalAveragePool. */
+static bool is_over_planes(const struct nd_linear_call *call)
+{
+    const struct nd_op_call op_call = {.node = call->node, .opset = call->opset};
+    const struct nd_shape *x = &call->inputs[0].values->shape;
+    const int64_t *kernel, *pads = NULL;
+    size_t n_pads = nd_op_ints(&op_call, "pads", &pads);
+    return x->rank == MAX_AXES && nd_op_ints(&op_call, "kernel_shape", &kernel) == 2 &&
+           kernel[0] == x->dims[2] && kernel[1] == x->dims[3] && are_all(pads, n_pads, 0);
+}
+
 static enum nd_status make_pool(const struct nd_htp_job *job, struct nd_error *err)
 {
     struct nd_array x = {0};
     double largest;
     if (job->call->n_inputs != 1 || !nd_htp_all_are(job, 1, job->layer->dtype))
         return ND_OK;
+    if (is_over_planes(job->call))
+        return make_mean(job, err);
     struct averaging averaging = averaging_of(job);
     if (averaging.windows.method == UNKNOWN)
         return ND_OK;

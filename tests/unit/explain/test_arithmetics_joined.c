@@ -666,6 +666,26 @@ static void resize_takes_the_mean_of_qvalues(void **state)
     expect_fused("16-doubled", 2, 2);
 }
 
+static void resize_of_words_has_weights_of_fifteen_bits(void **state)
+{
+    (void)state;
+    expect_layers("16-aligned", 0);
+}
+
+static void a_window_that_is_the_plane_makes_one_mean(void **state)
+{
+    (void)state;
+    expect_layers("8-whole", 0);
+    expect_layers("16-whole", 0);
+}
+
+static void what_names_axes_is_moved_behind_the_quantiser(void **state)
+{
+    (void)state;
+    expect_layers("8-renamed", 0);
+    expect_layers("16-renamed", 0);
+}
+
 static void means_of_windows_that_overlap_are_products(void **state)
 {
     (void)state;
@@ -783,6 +803,9 @@ int main(void)
         cmocka_unit_test(long_windows_by_two_keep_the_sum),
         cmocka_unit_test(reshape_that_moves_nothing_follows_where_a_tensor_lies),
         cmocka_unit_test(resize_takes_the_mean_of_qvalues),
+        cmocka_unit_test(resize_of_words_has_weights_of_fifteen_bits),
+        cmocka_unit_test(what_names_axes_is_moved_behind_the_quantiser),
+        cmocka_unit_test(a_window_that_is_the_plane_makes_one_mean),
         cmocka_unit_test(means_of_windows_that_overlap_are_products),
         cmocka_unit_test(word_softmax_of_any_axis_is_bit_exact),
         cmocka_unit_test(batch_normalization_with_a_relu_is_one_operation),

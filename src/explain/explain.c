@@ -12,7 +12,6 @@
 #include "core/text/options.h"
 #include "core/text/strbuf.h"
 #include "explain/evaluate/evaluation.h"
-#include "explain/evaluate/evaluation_part.h"
 #include "explain/fallback/fallback.h"
 #include "explain/findings/findings.h"
 #include "explain/floats/judge_floats.h"
@@ -861,9 +860,7 @@ enum nd_status nd_explain_with(const struct nd_question *question, const struct 
     ND_TRY_MEMORY(explanation != NULL, err);
     ND_TRY(begin(question, options, &own, &plan, err));
     ND_TRY(explain(&plan, &own, study, explanation, err));
-    *out = explanation;
-    explanation = NULL;
-    return ND_OK;
+    return ND_GIVE(out, explanation);
 }
 
 enum nd_status nd_explain_part(const struct nd_model *model, const struct nd_model *float_model,

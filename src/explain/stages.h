@@ -64,7 +64,7 @@ enum nd_status nd_explain_identify(const struct nd_evaluation *evaluation,
                                    struct nd_error *err);
 void nd_observed_arithmetics_deinit(struct nd_observed_arithmetics *observations);
 
-/* differences.c: why devices with arithmetics of layers differ. */
+/* attribute.c: why devices with arithmetics of layers differ. */
 enum nd_status nd_explain_find_differences(const struct nd_explain_job *job, struct nd_error *err);
 
 /* ---- explain.c ---- */

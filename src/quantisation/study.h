@@ -6,7 +6,7 @@
  *     values.c      what the float values of a tensor look like; quantisers of tensors and of constants
  *     cause.c       why a layer introduces its error, from the numbers
  *     trials.c      what each layer's error does to the outputs, and what a changed model would give there
- *     remedies.c    what helps, and how much;  candidates.c  changes that could
+ *     study.c       what helps, and how much;  candidates.c  changes that could
  *     equalise.c    layers scaled against each other
  *     rerun.c       which part of a graph to run */
 #ifndef ND_QUANTISATION_STUDY_H
@@ -171,7 +171,7 @@ struct nd_fit nd_fit_of_step(const struct nd_study *study, size_t step);
 
 /* ---- losses.c ---- */
 
-/* ---- rerun.c ---- */
+/* ---- trials.c: what has to run again ---- */
 
 /* Which tensors of a graph a run has to compute, when the tensors `changed` are. */
 struct nd_rerun {
@@ -183,8 +183,6 @@ enum nd_status nd_rerun_init(struct nd_rerun *cut, const struct nd_model *model,
 void nd_rerun_deinit(struct nd_rerun *cut);
 /* is_changed, is_given[n_edges]: tensors whose values are others than they were, and tensors whose values are
  * known. is_input_changed[n_inputs]: the same of the model's inputs; NULL: none. */
-enum nd_status nd_rerun_make(struct nd_rerun *cut, const struct nd_model *model, const bool *is_changed,
-                             const bool *is_given, const bool *is_input_changed, struct nd_error *err);
 /* The same where the tensors `wanted` alone are, and nothing that depends on them is asked for. */
 enum nd_status nd_rerun_alone(struct nd_rerun *cut, const struct nd_model *model, const bool *is_wanted,
                               const bool *is_given, struct nd_error *err);
@@ -282,11 +280,6 @@ struct nd_trial {
 enum nd_status nd_run_trials(struct nd_study *study, struct nd_trial *trials, size_t n_trials,
                              struct nd_error *err);
 
-/* ---- remedies.c ---- */
-
-/* Remedies of the layers that matter most, measured at the outputs, and which layers are accused. */
-enum nd_status nd_find_remedies(struct nd_study *study, struct nd_error *err);
-
 /* ---- whole.c ---- */
 
 /* Remedies of all layers that they concern together. */
@@ -364,9 +357,6 @@ struct nd_search {
 };
 
 void nd_search_deinit(struct nd_search *search);
-
-/* Whether one of the changes is about a tensor that one of the trial changes. */
-bool nd_trial_overlaps(const struct nd_trial *trial, const struct nd_change *changes, size_t n_changes);
 
 /* Adds what could help the layer: remedies with own_gain_db, not measured at the outputs. ND_ERR_MEMORY. */
 enum nd_status nd_find_candidates(struct nd_search *search, size_t step, struct nd_error *err);

@@ -2,10 +2,10 @@
 #ifndef ND_HDF5_LIBHDF5_H
 #define ND_HDF5_LIBHDF5_H
 
-#include <stdarg.h>
 #include <stdbool.h>
 
 #include <hdf5.h>
+#include <stdarg.h>
 
 #include "core/memory.h"
 #include "npudiff/core/tensor.h"

@@ -3,7 +3,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/options/capture_paths.h"
 #include "cli/options/commands.h"
 #include "cli/options/fleet.h"
 #include "cli/options/workload.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "cli/commands/report_documents.h"
-#include "cli/options/capture_paths.h"
+#include "cli/options/workload.h"
 #include "cli/options/commands.h"
 #include "cli/terminal/errors.h"
 #include "cli/terminal/output.h"

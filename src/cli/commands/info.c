@@ -8,7 +8,6 @@
 #include "cli/options/commands.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/rows.h"
-#include "cli/terminal/safe_output.h"
 #include "cli/terminal/terminal.h"
 #include "npudiff/capture/capture.h"
 #include "npudiff/model/model.h"

@@ -42,18 +42,14 @@ static int report(const struct values *values, const struct nd_lint *lint)
 {
     struct nd_error err = {0};
     char *text = NULL;
-    enum nd_status status = ND_OK;
     int exit_code = lint->n_left > 0             ? ND_EXIT_DIFFERS
                     : nd_lint_has_examined(lint) ? ND_EXIT_SAME
                                                  : ND_EXIT_INCONCLUSIVE;
     if (values->sarif != NULL)
         exit_code = cli_worse(exit_code, write_sarif(values, lint));
-    if (values->answer.json)
-        status = nd_report_lint_json(lint, &text, &err);
-    else if (values->verbose)
-        status = nd_report_lint_text(lint, cli_text_width(0), &text, &err);
-    else
-        status = nd_report_lint_brief(lint, cli_text_width(0), &text, &err);
+    enum nd_status status = values->answer.json ? nd_report_lint_json(lint, &text, &err)
+                            : values->verbose   ? nd_report_lint_text(lint, cli_text_width(0), &text, &err)
+                                                : nd_report_lint_brief(lint, cli_text_width(0), &text, &err);
     exit_code = cli_worse(exit_code, cli_print_answer(status, text, &values->answer, &err));
     if (values->output != NULL && lint->output == NULL && !values->answer.json)
         printf("Nothing can be mended, so '%s' was not written.\n", values->output);

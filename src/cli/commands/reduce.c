@@ -74,13 +74,11 @@ static int report(const struct values *values, const struct nd_reduction *reduct
     bool has_difference = values->differs != NULL;
     int exit_code = exit_codes[reduction->end];
     enum nd_status status = ND_OK;
-    if (values->answer.json)
-        status = nd_report_reduction_json(reduction, has_difference, values->output, &text, &err);
-    else if (values->verbose)
-        status = nd_report_reduction_text(reduction, has_difference, values->output, &text, &err);
-    else
-        status = nd_report_reduction_brief(reduction, has_difference, values->output, cli_text_width(0), &text,
-                                           &err);
+    status =
+        values->answer.json ? nd_report_reduction_json(reduction, has_difference, values->output, &text, &err)
+        : values->verbose   ? nd_report_reduction_text(reduction, has_difference, values->output, &text, &err)
+                            : nd_report_reduction_brief(reduction, has_difference, values->output,
+                                                        cli_text_width(0), &text, &err);
     return cli_worse(exit_code, cli_print_answer(status, text, &values->answer, &err));
 }
 

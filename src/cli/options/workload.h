@@ -1,8 +1,11 @@
-/* What a command line names: models, and --dim NAME=N: sizes of their dynamic dimensions; probes, and devices.
- */
+/* What a command line names: models, and --dim NAME=N: sizes of their dynamic dimensions; probes, and devices;
+ * and where the files go that a command writes. */
 #ifndef ND_CLI_WORKLOAD_H
 #define ND_CLI_WORKLOAD_H
 
+#include <stdbool.h>
+
+#include "cli/options/fleet.h"
 #include "cli/options/help.h"
 #include "npudiff/capture/capture.h"
 #include "npudiff/capture/captured_model.h"
@@ -69,5 +72,37 @@ struct cli_work {
 enum nd_status cli_work_open(const char *path, const struct cli_load *load, struct cli_work *out,
                              struct nd_error *err);
 void cli_work_close(struct cli_work *work);
+
+/* ---- the scales of a model that a command wrote, for other quantisers ---- */
+
+struct cli_exports {
+    const char *encodings, *overrides; /* files; NULL: not wanted */
+    bool force;
+};
+
+/* Before anything is done: 0, or the exit code of what is wrong. output: the model that is going to be written;
+ * NULL: none, then nothing can be exported. option: how it is asked for. */
+int cli_check_exports(const char *command, const struct cli_exports *exports, const char *output,
+                      const char *option);
+
+/* Writes the files: 0, or the exit code of the error, which is reported. */
+int cli_export_scales(const char *model, const struct cli_exports *exports);
+
+/* ---- where captures and datasheets go: files named after their devices, in folders that are made for them
+ * ---- */
+
+/* Gives every cell the path "<folder>/<label><suffix>", where what a file name had better not hold becomes '-',
+ * and digits follow where two labels would be one file. suffix: ".h5" or ".json". False when out of memory. */
+bool cli_name_files(struct cli_fleet *fleet, const char *folder, const char *suffix);
+
+/* Makes the folder and its parents; *n_old: how many bytes of the path are that of a folder that was there.
+ * False, and said on stderr, when it cannot. */
+bool cli_make_folder(const char *path, size_t *n_old);
+
+/* "<folder>/<name>" in new memory; NULL when out of memory. */
+char *cli_path_in(const char *folder, const char *name);
+
+/* What cli_make_folder made goes again where nothing came into it. */
+void cli_remove_empty_folder(const char *path, size_t n_old);
 
 #endif

@@ -2,7 +2,6 @@
  * lacks. */
 #include "cli/terminal/rows.h"
 
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -573,9 +573,7 @@ enum nd_status nd_compare_captures(const struct nd_capture *const *captures, siz
     ND_TRY(check_common(comparison, err));
     if (options->cut == ND_CUT_NONE)
         ND_TRY(nd_predicates_find(&alignment, options, comparison, err));
-    *out = comparison;
-    comparison = NULL;
-    return ND_OK;
+    return ND_GIVE(out, comparison);
 }
 
 /* The pair as a whole: worst coverage of its probes, but some samples are never NONE. */

@@ -35,7 +35,7 @@ enum { N_ROOMS = 17 };
 
 enum { BLOCK_BYTES = 1 << 20, N_SEEN = 1 << 16 };
 
-/* Scales that went through decimal text may be off in their last digits (diagnosis/encoding.c). */
+/* Scales that went through decimal text may be off in their last digits (findings/findings.c). */
 static const double scale_tolerance = 1e-6;
 
 struct counts {

@@ -172,9 +172,7 @@ enum nd_status nd_matching_make(const struct nd_capture *const *captures, size_t
     ND_TRY(align_items(&a, &probe_kind, &a.probe_names, &a.probes, &a.n_probes, err));
     ND_TRY(digest_inputs(&a, err));
     note_unknown_inputs(&a);
-    *out = a;
-    a = (struct nd_aligned_captures){0};
-    return ND_OK;
+    return ND_GIVE(out, a);
 }
 
 void nd_matching_deinit(struct nd_aligned_captures *alignment)

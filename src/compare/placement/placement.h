@@ -2,8 +2,7 @@
 #ifndef ND_PLACEMENT_PLACEMENT_H
 #define ND_PLACEMENT_PLACEMENT_H
 
-#include "compare/placement/ort_profile.h"
-#include "compare/placement/qnn_csv.h"
+#include "compare/placement/profiles.h"
 #include "model/graph/infer.h"
 #include "npudiff/compare/placement.h"
 

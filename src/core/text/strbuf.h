@@ -1,5 +1,5 @@
-/* Texts: a growing string, names, base64, and printing numbers and foreign text. After an allocation failure a
- * string stays failed and empty of further appends; check once at the end. */
+/* Texts: a growing string, names, base64, the time, and printing numbers and foreign text. After an allocation
+ * failure a string stays failed and empty of further appends; check once at the end. */
 #ifndef ND_BASE_STRBUF_H
 #define ND_BASE_STRBUF_H
 
@@ -115,5 +115,17 @@ const char *nd_axis_word(const struct nd_shape *shape, int axis);
  * more is called the channels. Returns whether it is one thing, so that the verb is singular. */
 enum { ND_RANGE_BYTES = 96 };
 bool nd_range_format(const struct nd_shape *shape, size_t first, size_t last, char text[ND_RANGE_BYTES]);
+
+/* ---- the time as captures, stores and policies state it: UTC, or what SOURCE_DATE_EPOCH says ---- */
+
+/* As ISO 8601 writes a time: 20 bytes and a NUL. */
+#define ND_UTC_TIME "%Y-%m-%dT%H:%M:%SZ"
+
+/* Writes it as strftime does. False where the time is none that a calendar has, or does not fit; out is then
+ * not to be used. */
+bool nd_utc_now(const char *format, char *out, size_t size);
+
+/* Whether SOURCE_DATE_EPOCH is set: then nothing that differs between two equal runs is stored. */
+bool nd_is_reproducible(void);
 
 #endif

@@ -194,7 +194,7 @@ struct nd_own_step {
     double step, chance;
 };
 struct nd_own_step nd_find_own_step(const struct nd_look *look, const double *x);
-/* clamp.c. Where the captured values' type ends, as real numbers; of floats infinite. */
+/* cliff.c. Where the captured values' type ends, as real numbers; of floats infinite. */
 void nd_ends_of_type(const struct nd_evidence *e, double *low, double *high);
 
 /* The recognisers of the table, each adds what it finds. */

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "arithmetic/htp/htp.h"
-#include "core/text/strbuf.h"
 #include "core/text/words.h"
 #include "explain/known/defects.h"
 #include "explain/known/expectation.h"

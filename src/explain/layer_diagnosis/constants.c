@@ -2,7 +2,6 @@
 #include "explain/layer_diagnosis/constants.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "arithmetic/exact/linear/rounding.h"

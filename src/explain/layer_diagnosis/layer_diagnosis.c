@@ -11,7 +11,6 @@
 #include "core/memory.h"
 #include "explain/layer_diagnosis/layer_diagnosis.h"
 #include "explain/layer_diagnosis/pair_sums.h"
-#include "explain/verdict/health.h"
 
 /* Which sum of pairs in 16 bits gives the values of a layer. docs/reference/diagnoses.md. */
 

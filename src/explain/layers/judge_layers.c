@@ -289,10 +289,9 @@ static void set_tables_apart(struct nd_observed_arithmetic *observations, size_t
 static void settle_table(struct nd_observed_arithmetic *observed, size_t device)
 {
     observed->follows = true;
-    if (device != SIZE_MAX && fits(observed, device, observed->is_exact))
-        observed->arithmetic = device;
-    else
-        observed->arithmetic = plain_of(observed, &observed->is_exact);
+    observed->arithmetic = device != SIZE_MAX && fits(observed, device, observed->is_exact)
+                               ? device
+                               : plain_of(observed, &observed->is_exact);
 }
 
 /* A share of a device's layers: those of one operator type, or all. */

@@ -104,14 +104,13 @@ static enum nd_status run_once(struct run *r, const struct nd_array *inputs, str
 static enum nd_status contrast_all(const struct contrast *c, struct run *r, size_t sample,
                                    const struct nd_array *inputs, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     r->is_different = c->is_different + sample * c->n_tensors;
-    for (size_t p = 1; p < c->job->n_arithmetics && status == ND_OK; p++) {
+    for (size_t p = 1; p < c->job->n_arithmetics; p++) {
         r->usual = c->job->arithmetics[p];
-        status = run_once(r, inputs, err);
+        ND_TRY(run_once(r, inputs, err));
     }
     c->counts[sample] = r->counts;
-    return status;
+    return ND_OK;
 }
 
 /* The noise at the outputs of another arithmetic in one layer, by the signal; of several arithmetics the most.

@@ -10,7 +10,6 @@
 
 #include "core/memory.h"
 #include "core/text/strbuf.h"
-#include "core/text/utc.h"
 #include "npudiff/core/parse.h"
 
 /* Which keys a gate has beside the patterns and those of a loosening. */

@@ -542,13 +542,11 @@ static enum nd_status run_task(void *context, size_t i, struct nd_error *err)
 
 static enum nd_status make_folders(const struct nd_qualification *q, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t m = 0; status == ND_OK && m < q->campaign.n_models; m++) {
-        char *folder = nd_path_dir(q->models[m].cells[0].path);
-        status = folder != NULL ? nd_dir_make(folder, err) : nd_fail_memory(err);
-        free(folder);
+    for (size_t m = 0; m < q->campaign.n_models; m++) {
+        ND_FREED char *folder = nd_path_dir(q->models[m].cells[0].path);
+        ND_TRY(folder != NULL ? nd_dir_make(folder, err) : nd_fail_memory(err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* The cells that are not fresh. */

@@ -317,9 +317,7 @@ enum nd_status nd_encodings_of_model(const struct nd_model *model, struct nd_enc
         ND_TRY(nd_encodings_add_tensor(made, nd_model_tensor(model, i), err));
     ND_TRY(nd_model_visit_constants(model, add_constant, made, err));
     ND_TRY(nd_encodings_find_conversions(made, model, err));
-    *out = made;
-    made = NULL;
-    return ND_OK;
+    return ND_GIVE(out, made);
 }
 
 /* ---- encodings that follow from others, as AIMET's export of 2.0.0 and Qualcomm's converters derive them ----

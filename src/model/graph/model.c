@@ -583,9 +583,7 @@ enum nd_status nd_model_load(const char *path, struct nd_model **out, struct nd_
         return status;
     }
     model->opset = default_opset(model->proto);
-    *out = model;
-    model = NULL;
-    return ND_OK;
+    return ND_GIVE(out, model);
 }
 
 static void nd_graph_deinit(struct nd_graph *graph)

@@ -548,7 +548,5 @@ enum nd_status nd_model_write_native(const struct nd_model *model, const size_t 
     ND_TRY(check_names(model, &native, err));
     ND_TRY(rename_ends(proto->graph, &native, err));
     ND_TRY(pack(proto, path, err));
-    *out = native;
-    native = (struct nd_native){0};
-    return ND_OK;
+    return ND_GIVE(out, native);
 }

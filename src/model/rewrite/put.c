@@ -94,9 +94,7 @@ static enum nd_status place_file(const struct nd_external_file *file, const char
         return check_present(file, target, err);
     if (!is_linked)
         ND_TRY(copy_file(file->path, target, err));
-    placed->path = target;
-    target = NULL;
-    return ND_OK;
+    return ND_GIVE(&placed->path, target);
 }
 
 static void undo(struct nd_external_placed *placed)

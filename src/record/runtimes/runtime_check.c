@@ -75,9 +75,7 @@ static enum nd_status nd_runtime_trial_open(const struct nd_runtime_checking *ho
     ND_TRY(write_model(path, err));
     ND_TRY(nd_model_load(path, &trial.model, err));
     ND_TRY(nd_probes_for_model(trial.model, specs, 1, &trial.probe, err));
-    *out = trial;
-    trial = (struct nd_runtime_trial){0};
-    return ND_OK;
+    return ND_GIVE(out, trial);
 }
 
 /* Whether the capture holds the sums, and which ONNX Runtime made it. */

@@ -1,6 +1,5 @@
 /* Memory of one result: all of it is freed at once. */
-#ifndef ND_BASE_ARENA_H
-#define ND_BASE_ARENA_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -25,5 +24,3 @@ const char *nd_arena_printf(struct nd_arena *arena, const char *fmt, ...) ND_PRI
 /* Whether an allocation has failed; and remembers one that failed elsewhere. */
 bool nd_arena_has_failed(const struct nd_arena *arena);
 void nd_arena_fail(struct nd_arena *arena);
-
-#endif

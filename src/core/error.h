@@ -1,6 +1,5 @@
 /* Reporting a failure: nd_fail where it is found, nd_error_context on the way up. */
-#ifndef ND_BASE_ERROR_H
-#define ND_BASE_ERROR_H
+#pragma once
 
 #include "npudiff/core/error_ids.h"
 
@@ -31,5 +30,3 @@ void nd_error_context(struct nd_error *err, const char *fmt, ...) ND_PRINTF(2, 3
 
 /* The same for memory: nd_fail_memory(err) unless it was made. `ND_TRY_MEMORY(path != NULL, err);` */
 #define ND_TRY_MEMORY(is_made, err) ND_TRY((is_made) ? ND_OK : nd_fail_memory(err))
-
-#endif

@@ -1,6 +1,5 @@
 /* Checked sizes and allocation. */
-#ifndef ND_BASE_MEMORY_H
-#define ND_BASE_MEMORY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -58,7 +57,8 @@ static inline void nd_free_variable(void *variable)
     free(owned);
 }
 
-/* Hands what such a variable owns to who asked for it, at the end of a function: `return ND_GIVE(out, path);` */
+/* Hands what such a variable owns to who asked for it, at the end of a function: `return ND_GIVE(out, path);`
+ */
 #define ND_GIVE(out, owned) nd_give((out), &(owned), sizeof(*(out) = (owned)))
 
 static inline enum nd_status nd_give(void *out, void *owned, size_t n_bytes)
@@ -67,5 +67,3 @@ static inline enum nd_status nd_give(void *out, void *owned, size_t n_bytes)
     memset(owned, 0, n_bytes);
     return ND_OK;
 }
-
-#endif

@@ -11,8 +11,7 @@
  *     floats/judge_floats.h   floats: the layers of a model without quantisation, evaluated and judged
  *     explain/fallback/fallback.h    execution: where layers ran
  *     verdict/health.h        conclude: the verdict of each device */
-#ifndef ND_EXPLAIN_STAGES_H
-#define ND_EXPLAIN_STAGES_H
+#pragma once
 
 #include "explain/evaluate/evaluation.h"
 #include "explain/layers/device_arithmetics.h"
@@ -77,5 +76,3 @@ enum nd_status nd_explain_with(const struct nd_question *question, const struct 
                                nd_explain_study study, struct nd_explanation **out, struct nd_error *err);
 
 void nd_quantisation_destroy(struct nd_quantisation **quantisation);
-
-#endif

@@ -9,8 +9,7 @@
  *     study.c       what helps, and how much;  candidates.c  changes that could
  *     equalise.c    layers scaled against each other
  *     rerun.c       which part of a graph to run */
-#ifndef ND_QUANTISATION_STUDY_H
-#define ND_QUANTISATION_STUDY_H
+#pragma once
 
 #include <stddef.h>
 
@@ -365,5 +364,3 @@ enum nd_status nd_find_candidates(struct nd_search *search, size_t step, struct 
  * ND_REMEDY_16_BITS, or ND_REMEDY_RANGE, which takes a mask constant out of the range. */
 enum nd_status nd_find_candidate(struct nd_search *search, size_t step, enum nd_remedy_kind kind,
                                  struct nd_error *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* Capturing one model on several devices: at once where asked, interruptible, told as a table. */
-#ifndef ND_CLI_FLEET_H
-#define ND_CLI_FLEET_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -50,5 +49,3 @@ void cli_fleet_deinit(struct cli_fleet *fleet);
  * others as to be replaced. ND_E_FILE_EXISTS (ND_ERR_IO): a capture is complete, or holds samples, but of
  * something else than is asked for now; what nd_capture_open fails with. */
 enum nd_status cli_resume(struct cli_fleet *fleet, struct nd_error *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* What --help and `npudiff help` print, made from the tables of commands and options. */
-#ifndef ND_CLI_HELP_H
-#define ND_CLI_HELP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -243,5 +242,3 @@ int cli_print_option_table(const struct cli_command *const *commands, size_t n);
  * those of the first file that is a model or a capture. Nothing for what cannot be read, and never an error:
  * the person is typing. 0. */
 int cli_complete(const char *kind, const char *const *files, size_t n_files);
-
-#endif

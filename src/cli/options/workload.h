@@ -1,7 +1,6 @@
 /* What a command line names: models, and --dim NAME=N: sizes of their dynamic dimensions; probes, and devices;
  * and where the files go that a command writes. */
-#ifndef ND_CLI_WORKLOAD_H
-#define ND_CLI_WORKLOAD_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -104,5 +103,3 @@ char *cli_path_in(const char *folder, const char *name);
 
 /* What cli_make_folder made goes again where nothing came into it. */
 void cli_remove_empty_folder(const char *path, size_t n_old);
-
-#endif

@@ -1,6 +1,5 @@
 /* Where a text for a person goes: how wide it may be, and whether it may have colours. */
-#ifndef ND_CLI_TERMINAL_H
-#define ND_CLI_TERMINAL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -63,5 +62,3 @@ void cli_put_escape(FILE *stream, const char *sequence);
 
 /* Prints text as it is where stdout is no terminal and no log of CI, for programs that read it. */
 void cli_put_raw(const char *text);
-
-#endif

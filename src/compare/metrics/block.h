@@ -1,7 +1,6 @@
 /* One block of two tensors, worked out once for all metrics. docs/reference/metrics.md#elements, #ulp,
  * #accounting and #mixed-types. */
-#ifndef ND_METRICS_BLOCK_H
-#define ND_METRICS_BLOCK_H
+#pragma once
 
 #include "compare/metrics/gates.h"
 #include "compare/metrics/layout.h"
@@ -111,5 +110,3 @@ const uint16_t *nd_pair_block_differing(const struct nd_pair_block *block);
 
 /* Those of them whose difference is a number: [block->n_measured]. */
 const uint16_t *nd_pair_block_measured(const struct nd_pair_block *block);
-
-#endif

@@ -1,6 +1,5 @@
 /* The gates of one tensor, worked out from the rules the user gave. docs/reference/metrics.md#gates. */
-#ifndef ND_METRICS_GATES_H
-#define ND_METRICS_GATES_H
+#pragma once
 
 #include "npudiff/compare/compare.h"
 
@@ -25,5 +24,3 @@ enum nd_status nd_gates_check(const struct nd_gates *gates, const struct nd_comp
 
 /* "bit-equal", "lsb <= 1", "ulp <= 4, |d| <= 0.1 + 0.01 |ref|" in new memory, NULL when out of memory. */
 char *nd_gate_describe(const struct nd_gate_values *gate);
-
-#endif

@@ -1,7 +1,6 @@
 /* One side of a pair: how its elements are stored and what they mean. docs/reference/metrics.md#sums and
  * #mixed-types. */
-#ifndef ND_METRICS_LAYOUT_H
-#define ND_METRICS_LAYOUT_H
+#pragma once
 
 #include "compare/metrics/kernels/kernels.h"
 #include "npudiff/core/tensor.h"
@@ -71,5 +70,3 @@ double nd_float_min_normal(const struct nd_float_format *format);
 
 /* How many floats of the format the two values are apart once they are rounded to it; neither may be NaN. */
 uint64_t nd_float_distance_in(const struct nd_float_format *format, double a, double b);
-
-#endif

@@ -1,6 +1,5 @@
 /* Shared by the files of placement: what is known while a report is made. */
-#ifndef ND_PLACEMENT_PLACEMENT_H
-#define ND_PLACEMENT_PLACEMENT_H
+#pragma once
 
 #include "compare/placement/profiles.h"
 #include "model/graph/infer.h"
@@ -38,5 +37,3 @@ enum nd_where nd_placing_where(const struct nd_placing *placing, const char *pro
 
 /* Matches the nodes of the assignment, of the profiles and of the model. */
 enum nd_status nd_placing_match(struct nd_placing *placing, struct nd_error *err);
-
-#endif

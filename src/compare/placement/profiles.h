@@ -1,6 +1,5 @@
 /* Profiles. ONNX Runtime's (SessionEndProfiling): one JSON array of events, of which the kernels count. */
-#ifndef ND_PLACEMENT_PROFILES_H
-#define ND_PLACEMENT_PROFILES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -71,5 +70,3 @@ void nd_qnn_csv_deinit(struct nd_qnn_csv *csv);
 /* The bytes at the start of a NODE's identifier that are its name: "front" of "front:OpId_17 (cycles)"; 0 when
  * it has none. */
 size_t nd_qnn_node_name(const char *identifier);
-
-#endif

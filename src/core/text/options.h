@@ -3,8 +3,7 @@
  * The first member of such a struct is `size_t struct_size`: the size that the caller knows. New members are
  * only added at the end, after the old end of the struct (never into padding), and zero in them means what the
  * library did before they existed. npudiff/npudiff.h states these rules for callers; tools/abi checks them. */
-#ifndef ND_BASE_OPTIONS_H
-#define ND_BASE_OPTIONS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -21,5 +20,3 @@ enum nd_status nd_options_read(void *own, size_t own_bytes, const void *given, s
 /* Fills the caller's struct of given_bytes from `own`, our struct of own_bytes that holds the defaults: a
  * shorter one gets the start, in a longer one the rest is zero. Its struct_size becomes given_bytes. */
 void nd_options_write(void *given, size_t given_bytes, const void *own, size_t own_bytes);
-
-#endif

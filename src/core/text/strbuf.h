@@ -1,7 +1,6 @@
 /* Texts: a growing string, names, base64, the time, and printing numbers and foreign text. After an allocation
  * failure a string stays failed and empty of further appends; check once at the end. */
-#ifndef ND_BASE_STRBUF_H
-#define ND_BASE_STRBUF_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -127,5 +126,3 @@ bool nd_utc_now(const char *format, char *out, size_t size);
 
 /* Whether SOURCE_DATE_EPOCH is set: then nothing that differs between two equal runs is stored. */
 bool nd_is_reproducible(void);
-
-#endif

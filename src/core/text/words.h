@@ -1,6 +1,5 @@
 /* Whether a word is one of a few. */
-#ifndef ND_BASE_WORDS_H
-#define ND_BASE_WORDS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -12,5 +11,3 @@ bool nd_has_word(const char *words, const char *word);
 
 /* ND_IS_ONE_OF(op_type, "Conv", "Gemm") */
 #define ND_IS_ONE_OF(word, ...) nd_is_one_of(word, (const char *const[]){__VA_ARGS__, NULL})
-
-#endif

@@ -1,10 +1,7 @@
 /* `npudiff verify --paranoid`: the checks of npudiff/audit.h, one function each. What goes in is an open
  * capture, and perhaps its model; what comes out says how much was looked at and what is wrong first. Next:
  * foreign/. */
-#ifndef ND_AUDIT_AUDIT_CHECKS_H
-#define ND_AUDIT_AUDIT_CHECKS_H
+#pragma once
 
 #include "npudiff/explain/audit.h"
 #include "npudiff/model/model.h"
-
-#endif

@@ -7,8 +7,7 @@
  * count
  *
  * Where a recogniser must ask more of the one than of the other, struct nd_criteria has both numbers. */
-#ifndef ND_DIAGNOSIS_LOOK_H
-#define ND_DIAGNOSIS_LOOK_H
+#pragma once
 
 #include <math.h>
 
@@ -225,5 +224,3 @@ void nd_try_truncation(const struct nd_look *look);
 void nd_try_ties(const struct nd_look *look);
 void nd_try_step(const struct nd_look *look);
 void nd_try_comparison(const struct nd_look *look);
-
-#endif

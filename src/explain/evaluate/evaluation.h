@@ -2,8 +2,7 @@
  * device. What goes in is a plan; what comes out are sums over the quantised values of each sample, and tallies
  * of the arithmetic that gives them. Several threads fill it (evaluate.c) in any order; all that is concluded
  * from it goes through it in order of samples. */
-#ifndef ND_REPLAY_EVALUATION_H
-#define ND_REPLAY_EVALUATION_H
+#pragma once
 
 #include "explain/plan/plan.h"
 #include "explain/trials/layer_trial.h"
@@ -75,5 +74,3 @@ struct nd_reference_sums *nd_reference_sums_of(const struct nd_evaluation *evalu
 const struct nd_qvalue_tally *nd_tally_of(const struct nd_evaluation *evaluation, size_t device, size_t step);
 const struct nd_layer_tally *nd_layer_tally_of(const struct nd_evaluation *evaluation, size_t device,
                                                size_t step);
-
-#endif

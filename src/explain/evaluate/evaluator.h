@@ -1,6 +1,5 @@
 /* What one thread of the evaluation keeps of the sample at hand: evaluate.c, evaluate.c and evaluate.c. */
-#ifndef ND_REPLAY_EVALUATOR_H
-#define ND_REPLAY_EVALUATOR_H
+#pragma once
 
 #include "explain/evaluate/evaluation.h"
 #include "explain/evaluate/incremental.h"
@@ -48,5 +47,3 @@ static inline const struct nd_array *nd_reference_array(struct nd_evaluator *w, 
  * docs/science/theory.md#harm. Some samples are enough, and a run for every layer is dear: `n_harm_samples` of
  * the options, evenly spaced. */
 bool nd_is_output_effect_sample(const struct nd_plan *plan, size_t sample);
-
-#endif

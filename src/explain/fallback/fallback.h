@@ -1,8 +1,7 @@
 /* Where layers were computed: an NPU or not, from their values, without what the vendor's tools say.
  * docs/science/fallback.md has the formulas and what was measured. Weights are bits: base 2 logarithms of
  * likelihood ratios, positive for the NPU. */
-#ifndef ND_EXECUTION_FALLBACK_H
-#define ND_EXECUTION_FALLBACK_H
+#pragma once
 
 #include "explain/evaluate/evaluation.h"
 #include "explain/plan/replay.h"
@@ -71,5 +70,3 @@ enum nd_status nd_fallback_add(struct nd_explained_execution *execution, const c
                                struct nd_error *err, const char *fmt, ...);
 /* Sums up. */
 void nd_fallback_conclude(struct nd_explained_execution *execution);
-
-#endif

@@ -1,6 +1,5 @@
 /* What fallback.c and fallback.c share: the evidence of all devices, while it is collected. */
-#ifndef ND_EXECUTION_FALLBACK_PARTS_H
-#define ND_EXECUTION_FALLBACK_PARTS_H
+#pragma once
 
 #include "explain/fallback/fallback.h"
 
@@ -42,5 +41,3 @@ static inline bool nd_fallback_is_judged(const struct nd_fallback *f, size_t dev
 {
     return !f->plan->sources[device].is_failed && !nd_plan_tensor(f->plan, step)->is_model_input;
 }
-
-#endif

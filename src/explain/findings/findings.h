@@ -4,8 +4,7 @@
  * Per tensor that the model computes: the quantisation that the capture states; its type's label; where it
  * holds floats, on which grid they lie and whether another device has other floats for the same quantised
  * values; quantised values that pile up at an end of their type, or never change. */
-#ifndef ND_EXPLAIN_FINDINGS_H
-#define ND_EXPLAIN_FINDINGS_H
+#pragma once
 
 #include "explain/plan/plan.h"
 
@@ -13,5 +12,3 @@
  * are left out. ND_ERR_MEMORY, and the errors of nd_capture_read_outputs and nd_exact_graph_run. */
 enum nd_status nd_explain_examine_captures(const struct nd_plan *plan, struct nd_explained_device *devices,
                                            struct nd_error *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* What findings.c (who is looked at), findings.c (what is said) and the files that judge share: findings.c
  * judges quantised values, findings.c floats, findings.c whole tensors of floats. Those read no capture. */
-#ifndef ND_EXPLAIN_FINDINGS_INTERNAL_H
-#define ND_EXPLAIN_FINDINGS_INTERNAL_H
+#pragma once
 
 #include "explain/diagnosis/values.h"
 #include "explain/plan/plan.h"
@@ -99,5 +98,3 @@ static inline struct nd_finding_look *nd_look_of(const struct nd_examination *x,
  * other device need be asked. */
 void nd_look_at_pair(const struct nd_float_look *ref, const struct nd_float_look *test,
                      const struct nd_quant *quant, bool *is_pair, struct nd_diagnosis *out);
-
-#endif

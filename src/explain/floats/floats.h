@@ -1,8 +1,7 @@
 /* Layers whose values are floats, in a float model or between quantised layers, each worked out again in double
  * precision from the values that its inputs had on the device, and how far the device's values are from that:
  * held against what rounding to half precision, or to float32, may do there. docs/science/theory.md#floats. */
-#ifndef ND_REPLAY_FLOATS_H
-#define ND_REPLAY_FLOATS_H
+#pragma once
 
 #include "arithmetic/exact/float_node.h"
 #include "explain/fallback/fallback.h"
@@ -112,5 +111,3 @@ enum nd_status nd_float_expect(const struct nd_float_case *c, struct nd_array *o
  */
 enum nd_status nd_float_bound(const struct nd_float_case *c, const struct nd_array *exact, double *bound,
                               struct nd_error *err);
-
-#endif

@@ -1,8 +1,7 @@
 /* Layers whose values are floats: whether they are those of half precision (or float32). In a quantised model
  * that is what lies between DequantizeLinear and QuantizeLinear where tensors are visible, or before and after
  * all of them. */
-#ifndef ND_EXPLAIN_FLOATS_JUDGE_FLOATS_H
-#define ND_EXPLAIN_FLOATS_JUDGE_FLOATS_H
+#pragma once
 
 #include "explain/stages.h"
 
@@ -11,5 +10,3 @@
  * the verdicts. Errors are those of reading captures, ND_ERR_MEMORY. */
 enum nd_status nd_explain_judge_floats(const struct nd_explain_job *job,
                                        const struct nd_explain_options *options, struct nd_error *err);
-
-#endif

@@ -1,8 +1,7 @@
 /* Another way of computing a layer that gives the device's values: tried one after another, on floats and on
  * quantised values alike. A way is named where it predicts what the model's own does not.
  * docs/science/verdicts.md. */
-#ifndef ND_EXPLAIN_FLOATS_WAYS_H
-#define ND_EXPLAIN_FLOATS_WAYS_H
+#pragma once
 
 #include "explain/diagnosis/diagnosis.h"
 #include "explain/floats/floats.h"
@@ -81,5 +80,3 @@ enum nd_status nd_try_two_attributes(struct nd_ways *s, struct nd_error *err);
 /* The fault is a way that holds. */
 void nd_tell_way(struct nd_ways *s, const struct nd_way_score *score, enum nd_fault_kind kind, double amount,
                  const char *fmt, ...) ND_PRINTF(5, 6);
-
-#endif

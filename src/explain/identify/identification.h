@@ -1,7 +1,6 @@
 /* What nd_identify_captures makes: which arithmetics the captures leave possible. identify_captures.c counts,
  * identify_captures.c decides, report/ writes it. */
-#ifndef ND_IDENTIFY_IDENTIFICATION_H
-#define ND_IDENTIFY_IDENTIFICATION_H
+#pragma once
 
 #include "explain/identify/identify.h"
 #include "explain/trials/layer_trial.h"
@@ -72,5 +71,3 @@ size_t nd_identified_next_class(const struct nd_identify_result *result, size_t 
 bool nd_identified_is_crossed(const struct nd_identify_bracket *bracket);
 /* Of a layer without an answer. */
 const char *nd_identified_why_not(const struct nd_identified_layer *layer);
-
-#endif

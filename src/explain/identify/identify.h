@@ -20,8 +20,7 @@
  * Arithmetics that gave equal quantised values on everything seen are one class; a verdict is single when the
  * set has one class. What is not applicable to a layer is neither excluded nor counted.
  * docs/science/theory.md#arithmetics. */
-#ifndef ND_IDENTIFY_H
-#define ND_IDENTIFY_H
+#pragma once
 
 #include "arithmetic/arithmetics/arithmetics.h"
 #include "arithmetic/exact/eval_graph.h"
@@ -128,5 +127,3 @@ struct nd_identify_point {
 struct nd_identify_point nd_identify_curve(const struct nd_identify_tally *tally, size_t bin);
 /* Of all quantised values of one sign, over all binades. */
 struct nd_identify_bracket nd_identify_threshold(const struct nd_identify_tally *tally, bool is_negative);
-
-#endif

@@ -1,7 +1,6 @@
 /* Layers that are no sums of products, and have a sum and a multiplier in the specifications of TensorFlow Lite
  * and of TOSA all the same: means, LeakyRelu and Mul (arithmetic/arithmetics/requantise.h). */
-#ifndef ND_IDENTIFY_SPECIFIED_H
-#define ND_IDENTIFY_SPECIFIED_H
+#pragma once
 
 #include "npudiff/model/model.h"
 
@@ -15,5 +14,3 @@ struct nd_specified_sum {
 /* Of the layer that makes the tensor: a GlobalAveragePool, a ReduceMean or a LeakyRelu of one quantised tensor,
  * or a Mul of two, with one scale each, whose shapes are known. */
 struct nd_specified_sum nd_specified_sum_of(const struct nd_model *model, size_t tensor);
-
-#endif

@@ -1,8 +1,7 @@
 /* Whether a product by constants was computed with others than the model's
  * (arithmetic/variants/changed_constants.h): what its values fit is found by least squares, and then worked out
  * exactly. */
-#ifndef ND_EXPLAIN_CONSTANTS_H
-#define ND_EXPLAIN_CONSTANTS_H
+#pragma once
 
 #include "arithmetic/variants/changed_constants.h"
 #include "explain/diagnosis/diagnosis.h"
@@ -55,5 +54,3 @@ enum nd_status nd_layer_diagnosis_look_at_constants(struct nd_layer_diagnosis *d
 
 /* The fault that the change is. */
 enum nd_fault_kind nd_fault_of_constants(enum nd_constants_kind kind);
-
-#endif

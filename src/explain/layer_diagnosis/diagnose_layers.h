@@ -1,7 +1,6 @@
 /* Layers that are out of line are looked at once more: their quantised values and exact values are kept, for
  * some samples, and diagnosed, together with what other arithmetic would have given. */
-#ifndef ND_EXPLAIN_DIAGNOSE_LAYERS_H
-#define ND_EXPLAIN_DIAGNOSE_LAYERS_H
+#pragma once
 
 #include "explain/diagnosis/diagnosis.h"
 #include "explain/layer_diagnosis/layer_diagnosis.h"
@@ -42,5 +41,3 @@ struct nd_input_layer_diagnosis {
 
 /* Names the faults of the devices, after they have been judged. */
 enum nd_status nd_explain_diagnose(const struct nd_explain_job *job, struct nd_error *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* Whether a device that nothing is known of multiplies as integer processors do, by one arithmetic of
  * arithmetic/arithmetics.h: then its layers are held to that before any of them is called anything. */
-#ifndef ND_EXPLAIN_ENGINE_H
-#define ND_EXPLAIN_ENGINE_H
+#pragma once
 
 #include "explain/identify/identify.h"
 #include "explain/plan/replay.h"
@@ -35,5 +34,3 @@ bool nd_engine_gives(const struct nd_engine_tally *tally, size_t arithmetic);
  * have it. readers[n_threads] of the plan. ND_ERR_MEMORY, and errors of reading captures. */
 enum nd_status nd_engine_find(const struct nd_explain_job *job, size_t device, struct nd_reader *readers,
                               size_t *engine, struct nd_error *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* What else a device may have computed in a layer: what the layer diagnosis has worked out, for the diagnosis.
  */
-#ifndef ND_EXPLAIN_HYPOTHESES_H
-#define ND_EXPLAIN_HYPOTHESES_H
+#pragma once
 
 #include "explain/diagnosis/diagnosis.h"
 #include "explain/layer_diagnosis/layer_diagnosis.h"
@@ -14,5 +13,3 @@ struct nd_layer_diagnosis_hypotheses {
                                                                       layer diagnosis */
     char texts[ND_LAYER_DIAGNOSIS_MAX_HYPOTHESES][160];
 };
-
-#endif

@@ -1,7 +1,6 @@
 /* One layer of one device looked at once more: its quantised values and exact values are kept, for some
  * samples, and what other arithmetic would have given. */
-#ifndef ND_EXPLAIN_LAYER_DIAGNOSIS_H
-#define ND_EXPLAIN_LAYER_DIAGNOSIS_H
+#pragma once
 
 #include "explain/layer_diagnosis/constants.h"
 #include "explain/layer_diagnosis/engine.h"
@@ -102,5 +101,3 @@ struct nd_layer_diagnosis_innocence {
 /* Tries the inputs one by one. allowance: LSB. */
 enum nd_status nd_layer_diagnosis_try_remade(struct nd_layer_diagnosis *diagnosis, double allowance,
                                              struct nd_layer_diagnosis_innocence *out, struct nd_error *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* Whether a layer of quantised values was computed with another attribute of its operator than the model's. */
-#ifndef ND_EXPLAIN_OTHER_ATTRIBUTE_H
-#define ND_EXPLAIN_OTHER_ATTRIBUTE_H
+#pragma once
 
 #include "explain/diagnosis/diagnosis.h"
 
@@ -18,5 +17,3 @@ struct nd_layer_diagnosis;
  * of reading captures; free(qvalues) in any case. */
 enum nd_status nd_layer_diagnosis_find_attribute(struct nd_layer_diagnosis *diagnosis, double allowance,
                                                  struct nd_error *err);
-
-#endif

@@ -1,8 +1,7 @@
 /* Which sum of pairs in 16 bits (arithmetic/variants/pairs.h) gives the quantised values of a layer on a
  * device. Two passes over the samples: the first counts what each leaves wrong, the second keeps the quantised
  * values of the best. */
-#ifndef ND_EXPLAIN_PAIR_SUMS_H
-#define ND_EXPLAIN_PAIR_SUMS_H
+#pragma once
 
 #include "arithmetic/variants/pairs.h"
 
@@ -16,5 +15,3 @@ struct nd_explain_pairs {
 
 /* What the chosen one is, as a sentence, and whether another leaves as little. */
 void nd_explain_pairs_text(const struct nd_explain_pairs *pairs, char buf[ND_PAIR_SUM_TEXT_BYTES]);
-
-#endif

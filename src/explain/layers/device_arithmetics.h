@@ -1,8 +1,7 @@
 /* Which arithmetics a layer's quantised values leave possible, and which one a device uses. A device has one
  * arithmetic for all its layers, or one per operator type; what does not follow it is the suspect, however
  * small the difference. */
-#ifndef ND_EXPLAIN_DEVICE_ARITHMETICS_H
-#define ND_EXPLAIN_DEVICE_ARITHMETICS_H
+#pragma once
 
 #include "explain/evaluate/evaluation.h"
 
@@ -50,5 +49,3 @@ void nd_find_observed_arithmetics(struct nd_observed_arithmetic *observations, s
 
 /* Whether it is what arithmetic in floats looks like: rounding once, to the nearest. */
 bool nd_is_plain(size_t arithmetic);
-
-#endif

@@ -1,7 +1,6 @@
 /* Which arithmetic of whole layers (arithmetic/htp/htp.h) a device has, beside those of values, and which of
  * its layers do not follow it. */
-#ifndef ND_EXPLAIN_LAYER_ARITHMETICS_H
-#define ND_EXPLAIN_LAYER_ARITHMETICS_H
+#pragma once
 
 #include "explain/layers/device_arithmetics.h"
 
@@ -14,5 +13,3 @@
 void nd_find_layer_arithmetics(struct nd_observed_arithmetic *observations, size_t n,
                                enum nd_expectation expectation, size_t *arithmetic, bool *is_possible,
                                bool *is_refuted);
-
-#endif

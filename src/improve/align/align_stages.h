@@ -1,6 +1,5 @@
 /* The stages of nd_align. Each fills its part of the result. */
-#ifndef ND_ALIGN_ALIGN_STAGES_H
-#define ND_ALIGN_ALIGN_STAGES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -304,5 +303,3 @@ struct nd_align_folds {
 /* equalise.c: equalises what lowers the error at the outputs, as it is measured; job->model is the model that
  * it led to, or stays. */
 enum nd_status nd_align_equalise_best(struct nd_align_job *job, struct nd_error *err);
-
-#endif

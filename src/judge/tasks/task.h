@@ -1,6 +1,5 @@
 /* The tasks of a campaign while they are listed or one is done: tasks.c, which also keeps what each took. */
-#ifndef ND_JUDGE_TASK_H
-#define ND_JUDGE_TASK_H
+#pragma once
 
 #include "core/text/strbuf.h"
 #include "judge/release/qualify.h"
@@ -64,5 +63,3 @@ struct nd_task_size {
     uint64_t raw_bytes; /* of the values that are recorded, or read */
     uint64_t work;      /* values of all tensors of the model, times the runs */
 };
-
-#endif

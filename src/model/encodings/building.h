@@ -1,6 +1,5 @@
 /* Encodings as they are built while a file is read. */
-#ifndef ND_ENCODINGS_BUILDING_H
-#define ND_ENCODINGS_BUILDING_H
+#pragma once
 
 #include <jansson.h>
 
@@ -48,5 +47,3 @@ struct nd_described {
 };
 
 enum nd_status nd_encodings_read_qnn(struct nd_encodings *encodings, const json_t *root, struct nd_error *err);
-
-#endif

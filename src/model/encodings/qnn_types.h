@@ -1,6 +1,5 @@
 /* Qnn_DataType_t: QNN's types by number and name, and what they are here. */
-#ifndef ND_ENCODINGS_QNN_TYPES_H
-#define ND_ENCODINGS_QNN_TYPES_H
+#pragma once
 
 #include <jansson.h>
 
@@ -24,5 +23,3 @@ const struct nd_qnn_type *nd_qnn_type_read(const json_t *value);
 
 /* The quantised type whose quantised values are of dtype. */
 const struct nd_qnn_type *nd_qnn_type_quantised(enum nd_dtype dtype);
-
-#endif

@@ -1,7 +1,6 @@
 /* Copies of a quantised model in which a BatchNormalization of its own is part of the ConvTranspose before it.
  */
-#ifndef ND_REWRITE_FOLD_H
-#define ND_REWRITE_FOLD_H
+#pragma once
 
 #include "npudiff/model/model.h"
 
@@ -14,5 +13,3 @@
  * as by nd_model_write_exposed. Errors: nd_model_write_whole's. */
 enum nd_status nd_model_write_folded(const struct nd_model *model, const char *path, size_t *n_folded,
                                      struct nd_error *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* The parts that a quantised copy of a model is made of. */
-#ifndef ND_REWRITE_REQUANTISE_MODEL_H
-#define ND_REWRITE_REQUANTISE_MODEL_H
+#pragma once
 
 #include "model/graph/loaded.h"
 
@@ -67,5 +66,3 @@ enum nd_status nd_requantiser_add_node(struct nd_model_requantiser *r, const str
                                        const struct nd_new_node *node, struct nd_error *err);
 
 enum nd_status nd_requantiser_write(struct nd_model_requantiser *r, const char *path, struct nd_error *err);
-
-#endif

@@ -12,8 +12,7 @@
  * samples along a dimension (numpy) adds arrays, and nd_imported_write decides by options and model which
  * dimension that is. Names are those of the file: nd_imported_write matches them with the model's tensors,
  * transposes, and writes. A reader sets quant and layout only where the file itself states them. */
-#ifndef ND_FOREIGN_IMPORTED_H
-#define ND_FOREIGN_IMPORTED_H
+#pragma once
 
 #include "core/documents/yaml_map.h"
 #include "core/error.h"
@@ -285,5 +284,3 @@ enum nd_status nd_runs_append(struct nd_imported *imported, const struct nd_impo
  * and repeats. Latencies are then [n_samples][n_repeats]. */
 enum nd_status nd_runs_facts(struct nd_imported *imported, size_t n_samples, size_t n_expected,
                              struct nd_error *err);
-
-#endif

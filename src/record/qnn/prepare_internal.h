@@ -1,6 +1,5 @@
 /* Shared by prepare*.c only: a prepared folder in the making. */
-#ifndef ND_QNN_PREPARE_INTERNAL_H
-#define ND_QNN_PREPARE_INTERNAL_H
+#pragma once
 
 #include "core/tensors/sha256.h"
 #include "devices/agent/spool/spool.h"
@@ -119,5 +118,3 @@ struct nd_returned {
     const char *prepared; /* the folder here */
     const char *out;      /* the folder there in which output/ is */
 };
-
-#endif

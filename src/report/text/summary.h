@@ -1,6 +1,5 @@
 /* What the default texts of all commands have in common: wrapped sentences, and the command to paste next. */
-#ifndef ND_REPORT_SUMMARY_H
-#define ND_REPORT_SUMMARY_H
+#pragma once
 
 #include "core/documents/json_out.h"
 #include "core/text/strbuf.h"
@@ -81,5 +80,3 @@ const struct nd_qualified_gate *nd_qualified_gate_of(const struct nd_qualified *
 /* Whether a case is about that model and device. */
 bool nd_qualified_is_about(const struct nd_qualified_case *one, const struct nd_qualified_model *model,
                            const struct nd_qualified_device *device);
-
-#endif

@@ -1,6 +1,5 @@
 /* What libhdf5 finds in a dataset of AI Hub. */
-#ifndef ND_IMPORT_AIHUB_WALK_H
-#define ND_IMPORT_AIHUB_WALK_H
+#pragma once
 
 #include "core/error.h"
 #include "npudiff/core/tensor.h"
@@ -32,5 +31,3 @@ struct nd_aihub_source {
  * ND_E_IMPORT_FORMAT, ND_E_IMPORT_TYPE, ND_E_IMPORT_NOTHING, and what visit returns. */
 enum nd_status nd_aihub_walk(struct nd_aihub_source *source, nd_aihub_visit visit, void *context,
                              struct nd_error *err);
-
-#endif

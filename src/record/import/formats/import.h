@@ -1,6 +1,5 @@
 /* The readers of foreign formats. That of qnn-net-run is in qnn/net_run.h. */
-#ifndef ND_IMPORT_FORMATS_H
-#define ND_IMPORT_FORMATS_H
+#pragma once
 
 #include "model/graph/onnx.h"
 #include "record/import/imported.h"
@@ -27,5 +26,3 @@ enum nd_status nd_tensorproto_describe(const Onnx__TensorProto *proto, const cha
  * fields. */
 enum nd_status nd_tensorproto_unpack(const Onnx__TensorProto *proto, const char *path, enum nd_dtype dtype,
                                      const struct nd_shape *shape, void *data, struct nd_error *err);
-
-#endif

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "npudiff/core/status.h"
 
 /* *out = a * b (or a + b); false when it does not fit, *out untouched. */
 bool nd_size_mul(size_t a, size_t b, size_t *out);
@@ -67,3 +68,24 @@ static inline enum nd_status nd_give(void *out, void *owned, size_t n_bytes)
     memset(owned, 0, n_bytes);
     return ND_OK;
 }
+
+/* ---- memory of one result: all of it is freed at once ---- */
+
+struct nd_arena;
+
+/* NULL: out of memory. */
+struct nd_arena *nd_arena_create(void);
+
+/* Accepts NULL. */
+void nd_arena_destroy(struct nd_arena *arena);
+
+/* n elements of size_bytes, zeroed; NULL: out of memory, which the arena remembers. */
+void *nd_arena_calloc(struct nd_arena *arena, size_t n, size_t size_bytes);
+
+/* A copy of the text; "" for NULL, and without memory, which the arena remembers. */
+const char *nd_arena_text(struct nd_arena *arena, const char *text);
+const char *nd_arena_printf(struct nd_arena *arena, const char *fmt, ...) ND_PRINTF(2, 3);
+
+/* Whether an allocation has failed; and remembers one that failed elsewhere. */
+bool nd_arena_has_failed(const struct nd_arena *arena);
+void nd_arena_fail(struct nd_arena *arena);

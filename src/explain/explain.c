@@ -14,7 +14,7 @@
 #include "explain/evaluate/evaluation.h"
 #include "explain/fallback/fallback.h"
 #include "explain/findings/findings.h"
-#include "explain/floats/judge_floats.h"
+#include "explain/floats/floats.h"
 #include "explain/layer_diagnosis/diagnose_layers.h"
 #include "explain/stages.h"
 #include "explain/verdict/health.h"

@@ -236,7 +236,6 @@ static const struct cli_example examples[] = {
      "Also runs the new model on two chips and compares every tensor."},
     {"npudiff align model.onnx -o proven.onnx --certificate cert.json",
      "Also writes what was proven; 'npudiff verify cert.json proven.onnx' proves it again."},
-    {NULL, NULL},
 };
 
 const struct cli_command cmd_align = {

@@ -265,7 +265,6 @@ static const struct cli_example examples[] = {
      "Feeds your own samples, and computes the model exactly: the reference for other devices."},
     {"npudiff capture model.onnx -d 'adb:*' -o captures --resume",
      "Runs on every phone that is attached, and keeps the captures that are complete."},
-    {NULL, NULL},
 };
 
 const struct cli_command cmd_capture = {

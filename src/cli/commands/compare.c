@@ -559,7 +559,6 @@ static const struct cli_example examples[] = {
     {"npudiff compare captures/*.h5 --tensors outputs --lsb 2",
      "Passes when all outputs are at most 2 LSB from those of the first capture."},
     {"npudiff compare --config captures/cpu.h5 captures/gen3.h5", "Prints the settings that differ."},
-    {NULL, NULL},
 };
 
 const struct cli_command cmd_compare = {

@@ -273,7 +273,6 @@ static const struct cli_example examples[] = {
      "Puts the encodings that AIMET wrote into the float model."},
     {"npudiff encodings check model.onnx captures/cpu.h5",
      "Says which tensors of a capture have other scales than the model, or reach the end of their range."},
-    {NULL, NULL},
 };
 
 const struct cli_command cmd_encodings = {

@@ -277,7 +277,6 @@ static const struct cli_example examples[] = {
     {"npudiff explain --quantised model.onnx --float float.onnx captures/*.h5",
      "Also says how much of the output error is quantisation and how much is the chip."},
     {"npudiff explain captures/cpu.h5 --layers", "Adds a table of all layers."},
-    {NULL, NULL},
 };
 
 const struct cli_command cmd_explain = {

@@ -610,7 +610,6 @@ static const struct cli_example examples[] = {
      "Says whether a capture is what was accepted, and what changed."},
     {"npudiff golden bundle captures/gen3.h5 -o bundle.json",
      "Writes a report from the field that is small enough for a mail."},
-    {NULL, NULL},
 };
 
 const struct cli_command cmd_golden = {

@@ -655,7 +655,6 @@ static const struct cli_example examples[] = {
     {"npudiff info captures/gen3.h5", "Says what was captured, where, and with which runtime."},
     {"npudiff info captures/gen3.h5 --list", "Lists the tensors in a capture."},
     {"npudiff info model.onnx", "Lists the tensors that a capture of the model records."},
-    {NULL, NULL},
 };
 
 const struct cli_command cmd_info = {

@@ -245,7 +245,6 @@ static const struct cli_example examples[] = {
     {"npudiff latency captures/cpu.h5", "Examines the latencies that were recorded in a capture."},
     {"npudiff latency latencies.csv --column latency --unit ms",
      "Examines a list that a different tool measured."},
-    {NULL, NULL},
 };
 
 const struct cli_command cmd_latency = {

@@ -105,7 +105,6 @@ static const struct cli_example examples[] = {
     {"npudiff lint model.onnx", "Lists what an HTP would compute wrongly or less precisely."},
     {"npudiff lint model.onnx --fix -o mended.onnx", "Mends what it can and says what it changed."},
     {"npudiff lint model.onnx --sarif lint.sarif -q", "For CI: the exit code and a file for the code host."},
-    {NULL, NULL},
 };
 
 const struct cli_command cmd_lint = {
@@ -132,7 +131,7 @@ const struct cli_command cmd_lint = {
         "warnings are left; "
         "2: wrong usage, a file problem, or a model that is not quantised; 4: no layer was examined, for "
         "instance because the model is in QOperator format (QLinearConv) and not in QDQ form.",
-    .examples = examples,
+    CLI_EXAMPLES,
     .options = options,
     .operand = CLI_VALUE_MODEL,
     .min_operands = 0,

@@ -221,7 +221,6 @@ static const struct cli_example examples[] = {
     {"npudiff placement model.onnx -d htp-sim:gen3", "Lists the nodes that do not run on the NPU."},
     {"npudiff placement model.onnx -d htp-sim:gen1 -d htp-sim:gen3 -v",
      "Compares two chipsets, operator by operator, with full lists."},
-    {NULL, NULL},
 };
 
 const struct cli_command cmd_placement = {

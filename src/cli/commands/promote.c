@@ -146,7 +146,6 @@ static const struct cli_example examples[] = {
      "Gives up to four layers more bits, those with the largest gain for their cost."},
     {"npudiff promote model.onnx --float float.onnx -d htp-sim:gen1 -d htp-sim:gen3 -p uniform --budget 5",
      "Spends at most 5 % more bytes and multiply-adds at 16 bits; every layer has to help on both chips."},
-    {NULL, NULL},
 };
 
 const struct cli_command cmd_promote = {

@@ -274,7 +274,6 @@ static const struct cli_example examples[] = {
     {"npudiff qualify campaign.yaml -o results --plan", "Estimates time and disk of the campaign."},
     {"npudiff qualify campaign.yaml -o results --emit make > Makefile.npudiff",
      "Writes the campaign as a Makefile; then: make -f Makefile.npudiff -j 8."},
-    {NULL, NULL},
 };
 
 const struct cli_command cmd_qualify = {

@@ -187,7 +187,6 @@ static const struct cli_example examples[] = {
      "Finds the smallest part of the model that the device refuses."},
     {"npudiff reduce model.onnx -d htp-sim:gen3 --differs 1lsb -o small-differs",
      "Finds the smallest part with an output that is more than 1 LSB from exact rounding."},
-    {NULL, NULL},
 };
 
 const struct cli_command cmd_reduce = {

@@ -69,7 +69,6 @@ static const struct cli_example examples[] = {
      "All views: also how much of the error is quantisation."},
     {"npudiff report results -o results.html",
      "The result of 'npudiff qualify', with a comparison of each model."},
-    {NULL, NULL},
 };
 
 const struct cli_command cmd_report = {

@@ -110,7 +110,6 @@ static const struct cli_example examples[] = {
     {"npudiff sweep model.onnx -d htp-sim:gen3 --set vtcm_mb=2,4,8 --set enable_htp_fp16_precision=0,1 --float "
      "float.onnx",
      "Only these two, and how near the outputs are to the float model."},
-    {NULL, NULL},
 };
 
 const struct cli_command cmd_sweep = {

@@ -136,7 +136,8 @@ void cli_print_help(const struct cli_command *command)
     putchar('\n');
     cli_print_wrapped(command->details, 0);
     printf("\nexamples:\n");
-    for (const struct cli_example *example = command->examples; example->command != NULL; example++) {
+    for (const struct cli_example *example = command->examples;
+         example < command->examples + command->n_examples; example++) {
         fputs("  ", stdout);
         print_units(example->command, 2, 6, " \\");
         fputs("      ", stdout);
@@ -705,7 +706,8 @@ static json_t *option_row(const struct cli_option *option)
 static json_t *example_rows(const struct cli_command *command)
 {
     json_t *rows = json_array();
-    for (const struct cli_example *example = command->examples; example->command != NULL; example++)
+    for (const struct cli_example *example = command->examples;
+         example < command->examples + command->n_examples; example++)
         json_array_append_new(rows,
                               json_pack("{s:s, s:s}", "command", example->command, "what", example->what));
     return rows;

@@ -6,8 +6,8 @@
  */
 #pragma once
 
-#include "core/arena.h"
 #include "core/documents/json_out.h"
+#include "core/memory.h"
 
 /* The type of the member, and the value that stands for "not known": null in JSON. Where none is named, the
  * member is always known. */

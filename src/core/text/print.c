@@ -12,7 +12,6 @@
 #include <time.h>
 
 #include "core/memory.h"
-#include "core/text/c_locale.h"
 #include "npudiff/core/parse.h"
 
 /* The time as captures, stores and policies state it: UTC, or what SOURCE_DATE_EPOCH says. */

@@ -2,6 +2,7 @@
  * failure a string stays failed and empty of further appends; check once at the end. */
 #pragma once
 
+#include <locale.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -126,3 +127,9 @@ bool nd_utc_now(const char *format, char *out, size_t size);
 
 /* Whether SOURCE_DATE_EPOCH is set: then nothing that differs between two equal runs is stored. */
 bool nd_is_reproducible(void);
+
+/* ---- the C locale for numbers: whatever the program's locale is, a decimal point is a point ---- */
+
+/* The calling thread writes and reads numbers in the C locale from now on; give the result to uselocale to end
+ * that. Thread safe. */
+locale_t nd_use_c_locale(void);

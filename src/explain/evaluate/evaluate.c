@@ -6,7 +6,7 @@
 #include "arithmetic/operators/kernels/gemm_kernels.h"
 #include "core/error.h"
 #include "core/memory.h"
-#include "explain/evaluate/evaluator.h"
+#include "explain/evaluate/evaluation.h"
 
 /* A group of identical devices: devices whose quantised values are all the same have one vote. */
 static bool counts_in(const struct nd_plan *plan, size_t device, size_t step)

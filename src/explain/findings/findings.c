@@ -12,7 +12,6 @@
 #include "core/memory.h"
 #include "core/tensors/scales.h"
 #include "explain/diagnosis/diagnosis.h"
-#include "explain/findings/findings_internal.h"
 #include "explain/plan/replay.h"
 #include "explain/stages.h"
 

@@ -19,7 +19,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/random.h"
-#include "explain/evaluate/evaluator.h"
+#include "explain/evaluate/evaluation.h"
 #include "explain/floats/floats.h"
 #include "model/graph/onnx.h"
 

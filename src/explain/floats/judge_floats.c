@@ -1,5 +1,4 @@
 /* Judges layers whose values are floats, by what rounding allows. docs/science/verdicts.md. */
-#include "explain/floats/judge_floats.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -12,8 +11,8 @@
 #include "core/text/strbuf.h"
 #include "core/text/words.h"
 #include "explain/diagnosis/diagnosis.h"
-#include "explain/floats/ways.h"
-#include "explain/layer_diagnosis/constants.h"
+#include "explain/floats/floats.h"
+#include "explain/layer_diagnosis/layer_diagnosis.h"
 #include "explain/verdict/health.h"
 #include "explain/verdict/judgement.h"
 #include "model/graph/onnx.h"

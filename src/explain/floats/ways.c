@@ -1,5 +1,5 @@
 /* Other ways of computing a layer: which of them predict the device's values, and what they are called. */
-#include "explain/floats/ways.h"
+#include "explain/floats/floats.h"
 
 #include <math.h>
 #include <stdarg.h>

@@ -9,9 +9,7 @@
 #include "core/memory.h"
 #include "core/statistics/distributions.h"
 #include "core/text/options.h"
-#include "explain/identify/identification.h"
-#include "explain/identify/identify_captures.h"
-#include "explain/identify/identify_parts.h"
+#include "explain/identify/identify.h"
 #include "explain/plan/replay.h"
 #include "npudiff/core/tensor.h"
 

@@ -5,7 +5,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/random.h"
-#include "explain/identify/identify_parts.h"
+#include "explain/identify/identify.h"
 
 /* What the elements of one channel share, for every arithmetic. */
 struct channel {

@@ -1,5 +1,4 @@
 /* Which changed constants of a layer explain its wrong values. docs/reference/diagnoses.md. */
-#include "explain/layer_diagnosis/constants.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,4 @@
 /* The arithmetic of an integer processor, from the values of its products. docs/science/verdicts.md. */
-#include "explain/layer_diagnosis/engine.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -10,7 +10,6 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "explain/layer_diagnosis/layer_diagnosis.h"
-#include "explain/layer_diagnosis/pair_sums.h"
 
 /* Which sum of pairs in 16 bits gives the values of a layer. docs/reference/diagnoses.md. */
 

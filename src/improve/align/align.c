@@ -13,7 +13,7 @@
 #include "explain/plan/replay.h"
 #include "improve/align/align_stages.h"
 #include "model/graph/parts.h"
-#include "model/rewrite/fold.h"
+#include "model/rewrite/requantise_model.h"
 
 /* Two arithmetics on one model: in how many values they differ, and what each layer adds to that. Where an
  * arithmetic does not cover a layer, both round its exact values. */

@@ -6,9 +6,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "core/arena.h"
 #include "core/documents/json_fields.h"
 #include "core/error.h"
+#include "core/memory.h"
 #include "core/tensors/sha256.h"
 #include "judge/accuracy/fleet_accuracy.h"
 #include "judge/campaign/policy.h"

@@ -9,7 +9,6 @@
 #include "core/memory.h"
 #include "core/text/strbuf.h"
 #include "model/encodings/building.h"
-#include "model/encodings/qnn_types.h"
 #include "npudiff/core/parse.h"
 
 static enum nd_status nd_encodings_read_aimet_0(struct nd_encodings *encodings, const json_t *root,

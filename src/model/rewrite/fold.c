@@ -1,5 +1,4 @@
 /* Copies of a quantised model in which a BatchNormalization becomes part of the ConvTranspose before it. */
-#include "model/rewrite/fold.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -14,7 +14,6 @@
 #include "core/tensors/scales.h"
 #include "core/text/strbuf.h"
 #include "model/encodings/building.h"
-#include "model/encodings/qnn_types.h"
 #include "npudiff/core/parse.h"
 
 /* What describes the tensors of a run: npudiff.json, the JSON of a context, <name>_native.raw.json. */

@@ -5,7 +5,7 @@
 #include "devices/agent/spool/spool.h"
 #include "devices/launch.h"
 #include "devices/phones/remote.h"
-#include "model/encodings/qnn_types.h"
+#include "model/encodings/building.h"
 #include "model/rewrite/native.h"
 #include "npudiff/record/prepare.h"
 

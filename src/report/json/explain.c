@@ -4,7 +4,7 @@
 
 #include "core/documents/json_out.h"
 #include "core/memory.h"
-#include "explain/identify/identification.h"
+#include "explain/identify/identify.h"
 #include "report/text/explain.h"
 #include "report/text/tree.h"
 

@@ -10,7 +10,6 @@
 #include "npudiff/capture/capture.h"
 #include "npudiff/capture/captured_model.h"
 #include "report/text/tree.h"
-#include "report/workflows/emit.h"
 
 size_t nd_summary_width(size_t width)
 {

@@ -3,6 +3,7 @@
 
 #include "core/documents/json_out.h"
 #include "core/text/strbuf.h"
+#include "npudiff/judge/campaign.h"
 #include "npudiff/judge/judge.h"
 #include "npudiff/report/report.h"
 
@@ -80,3 +81,8 @@ const struct nd_qualified_gate *nd_qualified_gate_of(const struct nd_qualified *
 /* Whether a case is about that model and device. */
 bool nd_qualified_is_about(const struct nd_qualified_case *one, const struct nd_qualified_model *model,
                            const struct nd_qualified_device *device);
+
+/* ---- the tasks of a campaign as scripts, one file for each engine ---- */
+
+/* Appends the word as a shell reads it back. */
+void nd_shell_put(struct nd_strbuf *out, const char *word);

@@ -1,6 +1,6 @@
 /* What the scripts of all engines have in common, and those that are lists of commands: of a shell and of make.
  */
-#include "report/workflows/emit.h"
+#include "report/text/summary.h"
 
 #include <math.h>
 #include <stdio.h>

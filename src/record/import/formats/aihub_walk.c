@@ -1,5 +1,5 @@
 /* Walks a dataset of AI Hub by libhdf5 and hands out its samples. Runs in the confined child. */
-#include "record/import/formats/aihub_walk.h"
+#include "record/import/imported.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -15,7 +15,6 @@
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
-#include "record/import/formats/import.h"
 #include "record/import/imported.h"
 #include "record/probes/npz.h"
 

@@ -1,5 +1,5 @@
 /* TensorProto files: ONNX's test data. A folder test_data_set_N is a sample: input_K.pb and output_K.pb. */
-#include "record/import/formats/import.h"
+#include "record/import/imported.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "cli/options/workload.h"
-#include "cli/options/fleet.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/rows.h"

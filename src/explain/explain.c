@@ -6,16 +6,14 @@
 
 #include "capture/read/environment.h"
 #include "core/documents/json_out.h"
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/tensors/sha256.h"
-#include "core/text/options.h"
 #include "core/text/strbuf.h"
 #include "explain/evaluate/evaluation.h"
 #include "explain/fallback/fallback.h"
 #include "explain/findings/findings.h"
 #include "explain/floats/floats.h"
-#include "explain/layer_diagnosis/diagnose_layers.h"
+#include "explain/layer_diagnosis/layer_diagnosis.h"
 #include "explain/stages.h"
 #include "explain/verdict/health.h"
 

@@ -7,7 +7,7 @@
  *     attribute.c             attribute: which part of the error is a layer's own, passed on, quantisation
  *     judge_layers.c          identify: which arithmetic each device has, and which layers do not follow it
  *     explain.c               trace: where differences begin
- *     layer diagnosis/diagnose_layers.h  diagnose: layers that do not follow are looked at once more
+ *     layer_diagnosis/layer_diagnosis.h  diagnose: layers that do not follow are looked at once more
  *     floats/judge_floats.c   floats: the layers of a model without quantisation, evaluated and judged
  *     explain/fallback/fallback.h    execution: where layers ran
  *     verdict/health.h        conclude: the verdict of each device */

@@ -3,11 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/tensors/scales.h"
 #include "core/text/strbuf.h"
-#include "core/text/words.h"
 #include "quantisation/study.h"
 
 enum { BITS = 8, WIDE_BITS = 16 };

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "arithmetic/exact/linear/rounding.h"
-#include "core/error.h"
 #include "core/memory.h"
 
 /* Rounds over all pairs, of which neighbours pull at each other, at most: chosen. */

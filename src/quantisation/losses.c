@@ -6,7 +6,6 @@
 
 #include "arithmetic/exact/linear/quick.h"
 #include "arithmetic/operators/ops_shared.h"
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/processes/parallel.h"
 #include "core/tensors/scales.h"

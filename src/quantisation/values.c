@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "arithmetic/operators/ops_shared.h"
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/statistics/series.h"
 #include "quantisation/study.h"

@@ -11,7 +11,6 @@
 #include <strings.h>
 #include <time.h>
 
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/processes/process.h"
 

@@ -13,9 +13,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "core/error.h"
 #include "core/memory.h"
-#include "core/text/options.h"
 
 /* ---- the patterns ---- */
 

@@ -8,9 +8,7 @@
 #include "capture/fetch/fetch.h"
 #include "capture/read/capture_internal.h"
 #include "capture/read/schema.h"
-#include "core/error.h"
 #include "core/memory.h"
-#include "core/text/options.h"
 #include "core/text/strbuf.h"
 
 /* What is being hashed, for the report. */

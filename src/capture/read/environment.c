@@ -9,7 +9,6 @@
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
-#include "npudiff/capture/capture.h"
 #include "npudiff/capture/captured_model.h"
 
 /* ---- attributes of a capture in the making ---- */

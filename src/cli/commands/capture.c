@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include "cli/options/commands.h"
-#include "cli/options/fleet.h"
 #include "cli/options/workload.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/signals.h"

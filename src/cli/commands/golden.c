@@ -11,12 +11,10 @@
 
 #include "cli/commands/report_documents.h"
 #include "cli/options/commands.h"
-#include "cli/options/fleet.h"
 #include "cli/options/workload.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/rows.h"
 #include "cli/terminal/signals.h"
-#include "cli/terminal/terminal.h"
 #include "npudiff/compare/compare.h"
 #include "npudiff/devices/device.h"
 #include "npudiff/report/report.h"

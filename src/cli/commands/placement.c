@@ -7,7 +7,6 @@
 
 #include "cli/commands/report_documents.h"
 #include "cli/options/commands.h"
-#include "cli/options/fleet.h"
 #include "cli/options/workload.h"
 #include "cli/terminal/signals.h"
 #include "cli/terminal/terminal.h"

@@ -2,8 +2,6 @@
 #include "cli/options/help.h"
 
 #include <assert.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +9,6 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "cli/terminal/errors.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/rows.h"
 #include "npudiff/capture/capture.h"

@@ -11,7 +11,6 @@
 
 #include "cli/terminal/errors.h"
 #include "cli/terminal/output.h"
-#include "npudiff/capture/captured_model.h"
 #include "npudiff/core/parse.h"
 #include "npudiff/model/encodings.h"
 

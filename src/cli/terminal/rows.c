@@ -6,9 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/terminal/errors.h"
-#include "npudiff/report/report.h"
-
 void cli_row_append(json_t *rows, json_t *row)
 {
     if (json_array_append_new(rows, row) != 0)

@@ -9,11 +9,9 @@
 #include <string.h>
 
 #include "arithmetic/operators/array.h"
-#include "core/error.h"
 #include "core/files/file.h"
 #include "core/memory.h"
-#include "core/text/words.h"
-#include "npudiff/compare/config.h"
+#include "core/text/strbuf.h"
 #include "npudiff/core/parse.h"
 
 /* Encodings held against what captures hold. */

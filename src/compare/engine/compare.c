@@ -8,12 +8,10 @@
 #include "compare/findings/predicates.h"
 #include "compare/findings/top1_classes.h"
 #include "compare/matching/matching.h"
-#include "compare/metrics/gates.h"
+#include "compare/metrics/block.h"
 #include "compare/metrics/states.h"
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/processes/parallel.h"
-#include "core/text/options.h"
 #include "core/text/strbuf.h"
 
 void nd_classes_make(size_t n, const bool *has_data, bool (*is_equal)(const void *context, size_t a, size_t b),

@@ -10,7 +10,6 @@
 #include "compare/engine/engine.h"
 #include "compare/metrics/states.h"
 #include "core/documents/json_out.h"
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/processes/parallel.h"
 

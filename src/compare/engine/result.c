@@ -6,12 +6,8 @@
 #include <string.h>
 
 #include "capture/read/environment.h"
-#include "compare/findings/top1_classes.h"
-#include "compare/matching/matching.h"
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
-#include "core/text/words.h"
 #include "npudiff/compare/config.h"
 
 static bool is_option(const char *key)

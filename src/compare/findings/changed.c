@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "compare/findings/top1_classes.h"
-#include "core/error.h"
 #include "core/memory.h"
 
 /* Of one read of a capture: enough that whole chunks are decoded, and little beside what a comparison needs. */

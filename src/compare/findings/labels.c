@@ -8,9 +8,7 @@
 #include <string.h>
 
 #include "arithmetic/operators/array.h"
-#include "compare/matching/matching.h"
 #include "compare/metrics/permutation.h"
-#include "compare/metrics/states.h"
 #include "core/memory.h"
 #include "core/tensors/scales.h"
 #include "core/text/strbuf.h"

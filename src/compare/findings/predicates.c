@@ -7,7 +7,6 @@
 
 #include "arithmetic/operators/array.h"
 #include "compare/findings/predicates.h"
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
 

@@ -5,8 +5,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "compare/metrics/states.h"
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/statistics/distributions.h"
 

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compare/matching/matching.h"
 #include "core/memory.h"
 #include "core/statistics/distributions.h"
 #include "core/statistics/evidence.h"

@@ -8,8 +8,6 @@
 #include "core/memory.h"
 #include "core/random.h"
 #include "core/statistics/series.h"
-#include "core/text/options.h"
-#include "npudiff/compare/latency.h"
 
 enum { N_PEELS = 3 };
 /* docs/science/latency.md#modes. */

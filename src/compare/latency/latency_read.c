@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "compare/placement/profiles.h"
-#include "core/error.h"
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"

@@ -8,7 +8,6 @@
 #include "compare/metrics/fields.h"
 #include "compare/metrics/permutation.h"
 #include "compare/metrics/states.h"
-#include "core/error.h"
 #include "core/memory.h"
 #include "npudiff/core/parse.h"
 

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "compare/metrics/states.h"
-#include "core/error.h"
 #include "core/memory.h"
 
 static const struct nd_metric *const metrics[] = {

@@ -9,7 +9,6 @@
 #endif
 #include <zlib.h>
 
-#include "core/error.h"
 #include "core/memory.h"
 
 enum { TARGET_BYTES = 256 * 1024, MAX_CHUNK_BYTES = 1 << 30 };

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/tensors/scales.h"
 #include "npudiff/core/tensor.h"

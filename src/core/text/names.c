@@ -8,7 +8,6 @@
 
 #include "core/memory.h"
 #include "core/text/strbuf.h"
-#include "core/text/words.h"
 #include "npudiff/core/parse.h"
 #include "npudiff/core/tensor.h"
 

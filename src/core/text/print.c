@@ -4,7 +4,6 @@
 #include <float.h>
 #include <math.h>
 #include <nettle/base64.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "core/error.h"
 #include "core/memory.h"
 #include "explain/evaluate/channel_pairs.h"
 #include "explain/plan/plan.h"

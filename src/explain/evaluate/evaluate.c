@@ -4,7 +4,6 @@
 
 #include "arithmetic/exact/linear/rounding.h"
 #include "arithmetic/operators/kernels/gemm_kernels.h"
-#include "core/error.h"
 #include "core/memory.h"
 #include "explain/evaluate/evaluation.h"
 

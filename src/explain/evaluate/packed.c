@@ -6,7 +6,6 @@
 
 #include "arithmetic/exact/linear/rounding.h"
 #include "arithmetic/operators/kernels/gemm_kernels.h"
-#include "core/error.h"
 #include "core/memory.h"
 
 size_t nd_packed_width(enum nd_dtype dtype)

@@ -5,13 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/statistics/series.h"
 #include "core/text/strbuf.h"
 #include "explain/diagnosis/diagnosis.h"
 #include "explain/fallback/fallback.h"
-#include "explain/fallback/fallback_parts.h"
 #include "explain/stages.h"
 #include "npudiff/compare/latency.h"
 

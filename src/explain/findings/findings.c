@@ -8,7 +8,6 @@
 
 #include "arithmetic/exact/linear/rounding.h"
 #include "arithmetic/operators/kernels/gemm_kernels.h"
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/tensors/scales.h"
 #include "explain/diagnosis/diagnosis.h"

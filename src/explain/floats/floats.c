@@ -16,7 +16,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/random.h"
 #include "explain/evaluate/evaluation.h"

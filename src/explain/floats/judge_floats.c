@@ -6,10 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
-#include "core/text/words.h"
 #include "explain/diagnosis/diagnosis.h"
 #include "explain/floats/floats.h"
 #include "explain/layer_diagnosis/layer_diagnosis.h"

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "arithmetic/variants/attributes.h"
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/statistics/series.h"
 

@@ -5,10 +5,8 @@
 #include <string.h>
 
 #include "arithmetic/variants/layer_other.h"
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/statistics/distributions.h"
-#include "core/text/options.h"
 #include "explain/identify/identify.h"
 #include "explain/plan/replay.h"
 #include "npudiff/core/tensor.h"

@@ -2,7 +2,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/random.h"
 #include "explain/identify/identify.h"

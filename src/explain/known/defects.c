@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "arithmetic/htp/htp.h"
-#include "core/text/words.h"
+#include "core/text/strbuf.h"
 #include "explain/known/defects.h"
 #include "explain/known/expectation.h"
 #include "npudiff/devices/device.h"

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "arithmetic/exact/linear/rounding.h"
-#include "core/error.h"
 #include "core/memory.h"
 #include "explain/layer_diagnosis/layer_diagnosis.h"
 #include "explain/verdict/health.h"

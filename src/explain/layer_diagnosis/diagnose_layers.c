@@ -7,15 +7,12 @@
 #include <string.h>
 
 #include "arithmetic/exact/linear/rounding.h"
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/processes/parallel.h"
 #include "core/random.h"
 #include "core/tensors/scales.h"
 #include "core/text/strbuf.h"
 #include "explain/diagnosis/diagnosis.h"
-#include "explain/layer_diagnosis/diagnose_layers.h"
-#include "explain/layer_diagnosis/hypotheses.h"
 #include "explain/layer_diagnosis/layer_diagnosis.h"
 #include "explain/verdict/health.h"
 

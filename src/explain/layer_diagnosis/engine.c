@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/processes/parallel.h"
 #include "explain/layer_diagnosis/layer_diagnosis.h"

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/error.h"
 #include "core/memory.h"
 #include "explain/floats/floats.h"
 #include "explain/layer_diagnosis/layer_diagnosis.h"

@@ -1,14 +1,12 @@
 /* Which arithmetic of whole layers a device has, and which of its layers do not follow it. */
-#include "explain/layers/judge_layers.h"
+#include "explain/layers/device_arithmetics.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
-#include "explain/layers/device_arithmetics.h"
 #include "explain/stages.h"
 
 static bool covers(const struct nd_observed_arithmetic *observed, size_t arithmetic)

@@ -8,7 +8,6 @@
 
 #include "arithmetic/operators/array.h"
 #include "compare/findings/top1_classes.h"
-#include "core/error.h"
 #include "core/memory.h"
 #include "explain/diagnosis/values.h"
 #include "npudiff/explain/explain.h"

@@ -9,7 +9,7 @@
 #include "arithmetic/operators/kernels/gemm_kernels.h"
 #include "core/error.h"
 #include "core/memory.h"
-#include "core/text/words.h"
+#include "core/text/strbuf.h"
 
 static const struct nd_array *nd_layer_trial_kept(const struct nd_layer_trial *trial, size_t from, size_t to,
                                                   size_t arithmetic);

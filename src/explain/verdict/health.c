@@ -11,10 +11,8 @@
 
 #include "arithmetic/exact/linear/rounding.h"
 #include "compare/findings/top1_classes.h"
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
-#include "core/text/words.h"
 #include "explain/plan/plan.h"
 
 /* How much a layer's values change from run to run, while what it reads does not. */

@@ -9,7 +9,7 @@
 #pragma once
 
 #include "explain/diagnosis/diagnosis.h"
-#include "explain/layers/judge_layers.h"
+#include "explain/layers/device_arithmetics.h"
 #include "explain/stages.h"
 #include "explain/verdict/judgement.h"
 

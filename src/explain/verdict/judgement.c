@@ -3,7 +3,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "core/error.h"
 #include "core/memory.h"
 #include "explain/verdict/judgement.h"
 

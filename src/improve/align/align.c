@@ -5,11 +5,9 @@
 #include <string.h>
 
 #include "arithmetic/exact/eval_graph.h"
-#include "core/error.h"
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/processes/parallel.h"
-#include "core/text/options.h"
 #include "explain/plan/replay.h"
 #include "improve/align/align_stages.h"
 #include "model/graph/parts.h"

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "arithmetic/exact/eval_graph.h"
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/tensors/scales.h"
 #include "explain/plan/replay.h"

@@ -7,16 +7,13 @@
 #include <string.h>
 
 #include "arithmetic/exact/eval_graph.h"
-#include "arithmetic/exact/linear/linear_layer.h"
 #include "arithmetic/exact/linear/rounding.h"
 #include "arithmetic/operators/ops.h"
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/tensors/scales.h"
-#include "core/text/words.h"
+#include "core/text/strbuf.h"
 #include "explain/plan/replay.h"
 #include "model/graph/constants.h"
-#include "model/graph/loaded.h"
 
 /* Pairs of layers between whose channels factors can be moved, and what lies between.
  * docs/science/align.md#equalisation. */

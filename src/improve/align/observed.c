@@ -5,9 +5,7 @@
 #include <string.h>
 
 #include "arithmetic/exact/eval_graph.h"
-#include "arithmetic/exact/linear/linear_layer.h"
 #include "arithmetic/operators/window.h"
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/random.h"
 #include "explain/plan/replay.h"

@@ -8,7 +8,6 @@
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/tensors/scales.h"
-#include "core/text/options.h"
 #include "explain/trials/alternatives.h"
 #include "improve/lint/lint_job.h"
 #include "npudiff/improve/lint.h"

@@ -7,11 +7,9 @@
 #include <zip.h>
 
 #include "arithmetic/operators/array.h"
-#include "core/error.h"
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
-#include "core/text/words.h"
 #include "devices/launch.h"
 #include "improve/reduce/reducer.h"
 #include "model/graph/parts.h"

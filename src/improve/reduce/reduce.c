@@ -10,7 +10,6 @@
 
 #include "core/files/file.h"
 #include "core/memory.h"
-#include "core/text/options.h"
 #include "core/text/strbuf.h"
 #include "improve/reduce/reducer.h"
 #include "model/graph/loaded.h"

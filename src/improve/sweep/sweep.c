@@ -5,10 +5,8 @@
 #include <string.h>
 
 #include "compare/engine/engine.h"
-#include "core/error.h"
 #include "core/files/file.h"
 #include "core/memory.h"
-#include "core/text/options.h"
 #include "core/text/strbuf.h"
 #include "npudiff/compare/latency.h"
 #include "npudiff/improve/sweep.h"

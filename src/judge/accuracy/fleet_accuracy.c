@@ -8,11 +8,9 @@
 #include <string.h>
 
 #include "compare/findings/top1_classes.h"
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/random.h"
 #include "core/statistics/distributions.h"
-#include "core/statistics/evidence.h"
 #include "core/text/strbuf.h"
 
 struct nd_patterns {

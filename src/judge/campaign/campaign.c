@@ -10,7 +10,6 @@
 
 #include "core/files/file.h"
 #include "core/memory.h"
-#include "core/tensors/sha256.h"
 #include "core/text/strbuf.h"
 #include "npudiff/devices/device.h"
 

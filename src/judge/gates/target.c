@@ -7,7 +7,6 @@
 #include <stdlib.h>
 
 #include "compare/metrics/layout.h"
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/random.h"
 #include "core/statistics/distributions.h"

@@ -13,7 +13,6 @@
 #include "core/documents/json_out.h"
 #include "core/files/file.h"
 #include "core/memory.h"
-#include "core/text/options.h"
 #include "core/text/strbuf.h"
 
 /* ---- in a few words ---- */

@@ -10,7 +10,6 @@
 #include "core/documents/json_out.h"
 #include "core/files/file.h"
 #include "core/memory.h"
-#include "core/tensors/sha256.h"
 #include "core/text/strbuf.h"
 
 static const char library_prefix[] = "library ";

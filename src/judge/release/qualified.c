@@ -2,7 +2,6 @@
  * docs/reference/campaign.md. */
 #include <string.h>
 
-#include "core/error.h"
 #include "core/memory.h"
 #include "judge/release/qualify.h"
 

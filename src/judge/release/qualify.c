@@ -11,12 +11,9 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include "core/error.h"
 #include "core/files/file.h"
 #include "core/memory.h"
-#include "core/text/options.h"
 #include "core/text/strbuf.h"
-#include "judge/campaign/policy.h"
 #include "record/sessions/capture_run.h"
 
 /* ---- what was found, as the result of the campaign ---- */

@@ -12,10 +12,7 @@
 #include <time.h>
 
 #include "core/files/file.h"
-#include "core/memory.h"
-#include "core/tensors/sha256.h"
 #include "core/text/strbuf.h"
-#include "judge/campaign/policy.h"
 #include "judge/tasks/task.h"
 
 enum {

@@ -15,7 +15,6 @@
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/tensors/sha256.h"
-#include "core/text/options.h"
 #include "core/text/strbuf.h"
 #include "judge/campaign/policy.h"
 #include "judge/tasks/task.h"

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/memory.h"
 #include "model/graph/external.h"
 
 /* A constant of the graph as numbers; every value of the types read here is exact in double. */

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "core/memory.h"
-#include "core/text/words.h"
+#include "core/text/strbuf.h"
 
 const char *nd_graph_node_name(const Onnx__NodeProto *node)
 {

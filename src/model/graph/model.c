@@ -10,7 +10,6 @@
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
-#include "core/text/words.h"
 #include "model/graph/loaded.h"
 
 /* ---- which operators lie between DequantizeLinear and QuantizeLinear, and what such a layer reads ---- */

@@ -6,7 +6,6 @@
 
 #include "core/memory.h"
 #include "core/text/strbuf.h"
-#include "core/text/words.h"
 
 /* Protobuf's own default, which ONNX Runtime has too. */
 enum { MAX_DEPTH = 100 };

@@ -11,7 +11,6 @@
 #include "core/tensors/scales.h"
 #include "core/text/strbuf.h"
 #include "model/graph/constants.h"
-#include "model/graph/graph.h"
 #include "model/graph/infer.h"
 #include "npudiff/core/parse.h"
 

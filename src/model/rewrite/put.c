@@ -11,7 +11,6 @@
 
 #include "core/files/file.h"
 #include "core/memory.h"
-#include "model/graph/external.h"
 #include "model/graph/loaded.h"
 
 /* ---- external files beside the copy ---- */

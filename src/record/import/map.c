@@ -11,7 +11,6 @@
 #include "core/tensors/scales.h"
 #include "core/tensors/sha256.h"
 #include "core/text/strbuf.h"
-#include "core/text/words.h"
 #include "npudiff/core/parse.h"
 #include "record/import/imported.h"
 #include "record/import/map.h"

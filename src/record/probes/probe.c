@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/error.h"
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/random.h"

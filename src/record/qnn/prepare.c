@@ -12,7 +12,6 @@
 
 #include "core/files/file.h"
 #include "core/memory.h"
-#include "core/text/options.h"
 #include "core/text/strbuf.h"
 #include "npudiff/devices/device.h"
 #include "record/probes/loader.h"

@@ -8,11 +8,9 @@
 #include <unistd.h>
 
 #include "core/documents/json_out.h"
-#include "core/error.h"
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/tensors/sha256.h"
-#include "core/text/options.h"
 #include "core/text/strbuf.h"
 #include "devices/runtimes/runtimes.h"
 #include "devices/runtimes/sdk.h"

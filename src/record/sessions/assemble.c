@@ -9,7 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "capture/write/write.h"
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/tensors/sha256.h"

@@ -10,10 +10,8 @@
 #include <unistd.h>
 
 #include "capture/read/environment.h"
-#include "core/error.h"
 #include "core/files/file.h"
 #include "core/memory.h"
-#include "core/text/options.h"
 #include "core/text/strbuf.h"
 #include "devices/agent/spool/spool.h"
 #include "devices/launch.h"

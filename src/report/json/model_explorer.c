@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "core/documents/json_out.h"
-#include "core/error.h"
 #include "core/memory.h"
 #include "npudiff/model/model.h"
 #include "npudiff/report/report.h"

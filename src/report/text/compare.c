@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/error.h"
-#include "core/text/options.h"
 #include "report/text/summary.h"
 #include "report/text/tree.h"
 

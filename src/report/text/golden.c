@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "core/documents/json_out.h"
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
 #include "npudiff/report/report.h"

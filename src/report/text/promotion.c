@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "core/documents/json_out.h"
-#include "core/error.h"
 #include "core/files/file.h"
 #include "report/text/tree.h"
 

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "core/memory.h"
-#include "npudiff/report/report.h"
 #include "report/text/tree.h"
 
 static void nd_emit_github(struct nd_strbuf *out, const struct nd_plan_of_campaign *plan);

@@ -13,7 +13,6 @@
 #include "core/documents/yaml_map.h"
 #include "core/files/file.h"
 #include "core/memory.h"
-#include "core/text/options.h"
 #include "core/text/strbuf.h"
 #include "npudiff/core/parse.h"
 #include "npudiff/record/import.h"

@@ -10,7 +10,6 @@
 
 #include "core/files/file.h"
 #include "core/memory.h"
-#include "core/text/strbuf.h"
 #include "npudiff/core/parse.h"
 
 /* The numbers of enum nd_dtype are ONNX's own. */

@@ -1,4 +1,5 @@
-/* Checked sizes and allocation. */
+/* Checked sizes and allocation. What is made here is used by <stdlib.h> and <string.h>, which come with it, as
+ * does core/error.h. */
 #pragma once
 
 #include <stdbool.h>

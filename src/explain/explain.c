@@ -1,8 +1,6 @@
 /* The stages of an explanation, in order: plan, evaluate, attribute, identify, diagnose, conclude. stages.h
  * says what each reads and makes. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "capture/read/environment.h"
 #include "core/documents/json_out.h"

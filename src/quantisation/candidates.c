@@ -1,7 +1,5 @@
 /* Changes of one layer's quantisation that could help, each with what it does to the tensor itself. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/memory.h"
 #include "core/tensors/scales.h"

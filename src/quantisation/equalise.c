@@ -2,8 +2,6 @@
 #include "quantisation/study.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "arithmetic/exact/linear/rounding.h"
 #include "core/memory.h"

@@ -1,8 +1,6 @@
 /* A sample through three runs: the quantised reference, the float model, and the float model's layers fed with
  * the inputs that they have in the quantised reference. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "arithmetic/exact/linear/quick.h"
 #include "arithmetic/operators/ops_shared.h"

@@ -1,7 +1,5 @@
 /* Study: see the header. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/memory.h"
 #include "core/processes/parallel.h"

@@ -1,14 +1,15 @@
 /* The quantisation side of an explanation: which layer introduces the error against the float model, why, and
  * what would help. Captures matter only for the inputs that they hold: everything is computed.
  *
- *     study.c       the samples, and the stages in order; which of all layers more bits help
+ *     study.c       the samples, and the stages in order; what helps, and how much, and which of all layers more
+ *                   bits help
  *     losses.c      a sample through three runs: what each layer introduces and what it passes on
  *     values.c      what the float values of a tensor look like; quantisers of tensors and of constants
  *     cause.c       why a layer introduces its error, from the numbers
- *     trials.c      what each layer's error does to the outputs, and what a changed model would give there
- *     study.c       what helps, and how much;  candidates.c  changes that could
- *     equalise.c    layers scaled against each other
- *     rerun.c       which part of a graph to run */
+ *     trials.c      what each layer's error does to the outputs, and what a changed model would give there; which
+ *                   part of a graph to run
+ *     candidates.c  changes that could help
+ *     equalise.c    layers scaled against each other */
 #pragma once
 
 #include <stddef.h>

@@ -1,8 +1,6 @@
 /* What the outputs would be if the model were quantised in a different way: the quantised reference is run
  * again with the changes made (trials.c). */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/memory.h"
 #include "core/processes/parallel.h"

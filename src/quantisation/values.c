@@ -1,7 +1,5 @@
 /* What the float values of a tensor look like. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "arithmetic/operators/ops_shared.h"
 #include "core/memory.h"

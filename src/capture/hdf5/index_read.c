@@ -3,8 +3,6 @@
 #include <errno.h>
 #include <libdeflate.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "capture/fetch/fetch.h"

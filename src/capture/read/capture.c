@@ -2,8 +2,6 @@
  * docs/reference/capture-format.md. */
 #include <assert.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "capture/fetch/fetch.h"
 #include "capture/read/capture_internal.h"

@@ -1,7 +1,5 @@
 /* The model of a capture: found again by the path and the digest that the capture states, with the sizes that
  * its inputs had (docs/reference/capture-format.md). */
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "core/files/file.h"

@@ -2,8 +2,6 @@
  * docs/reference/capture-format.md. */
 #include "capture/read/environment.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "core/files/file.h"

@@ -1,8 +1,6 @@
 /* Probes of a capture as they are read: inputs, outputs, digests, repeats and reruns.
  * docs/reference/capture-format.md. */
 #include <assert.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "capture/read/capture_internal.h"
 #include "capture/read/schema.h"

@@ -2,9 +2,6 @@
  * docs/reference/capture-format.md. */
 #include "capture/read/schema.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "core/memory.h"
 #include "core/text/strbuf.h"
 #include "npudiff/capture/capture.h"

@@ -1,6 +1,4 @@
 /* Writes the probes of a capture: inputs, outputs, repeats, digests. docs/reference/capture-format.md. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "capture/read/capture_internal.h"
 #include "capture/read/schema.h"

@@ -1,8 +1,6 @@
 /* A comparison from its captures to its verdicts: groups of identical devices, differences, who is alone.
  * docs/reference/metrics.md#classes and #verdicts. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "compare/engine/engine.h"
 #include "compare/findings/predicates.h"

@@ -3,8 +3,6 @@
 #include <jansson.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "capture/read/view.h"
 #include "compare/engine/engine.h"

@@ -3,7 +3,6 @@
 #include "compare/engine/engine.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 #include "capture/read/view.h"
 #include "core/memory.h"

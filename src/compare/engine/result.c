@@ -2,9 +2,6 @@
  * difference may come from before any arithmetic does. Chipset and SDK are columns of their own. */
 #include "compare/engine/engine.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "capture/read/environment.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"

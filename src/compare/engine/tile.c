@@ -2,9 +2,6 @@
  * #sums, #distributions and #top-1. */
 #include "compare/engine/engine.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "capture/read/view.h"
 #include "compare/metrics/permutation.h"
 #include "core/memory.h"

@@ -3,7 +3,6 @@
 #include "compare/findings/top1_classes.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 #include "core/memory.h"
 #include "core/statistics/distributions.h"

@@ -3,8 +3,6 @@
 #include "compare/findings/top1_classes.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/memory.h"
 #include "core/statistics/distributions.h"

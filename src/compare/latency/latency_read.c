@@ -1,8 +1,6 @@
 /* Lists of latencies of other tools: text, CSV, NumPy, JSON. docs/science/latency.md. */
 #include <jansson.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "compare/placement/profiles.h"
 #include "core/files/file.h"

@@ -2,8 +2,6 @@
  * docs/reference/metrics.md#parts. */
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "compare/metrics/fields.h"
 #include "compare/metrics/permutation.h"

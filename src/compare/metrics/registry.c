@@ -2,8 +2,6 @@
  * states.h and a section of docs/reference/metrics.md. */
 #include <assert.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "compare/metrics/states.h"
 #include "core/memory.h"

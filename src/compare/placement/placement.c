@@ -2,8 +2,6 @@
  */
 #include <assert.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "compare/placement/placement.h"
 #include "core/files/file.h"

@@ -2,8 +2,6 @@
 #include "core/documents/json_out.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/memory.h"
 #include "npudiff/core/parse.h"

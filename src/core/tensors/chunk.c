@@ -1,9 +1,6 @@
 /* How a tensor is cut into chunks, and how a chunk is stored: HDF5's SHUFFLE, then DEFLATE (chunk.h). */
 #include "core/tensors/chunk.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #if ND_HAVE_LIBDEFLATE
 #include <libdeflate.h>
 #endif

@@ -2,7 +2,6 @@
  * (npudiff/core/tensor.h). */
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "core/memory.h"
 #include "core/tensors/scales.h"

@@ -6,8 +6,6 @@
 #include <nettle/base64.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "core/memory.h"

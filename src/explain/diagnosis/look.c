@@ -2,7 +2,6 @@
 #include "explain/diagnosis/look.h"
 
 #include <limits.h>
-#include <stdlib.h>
 
 #include "arithmetic/exact/linear/rounding.h"
 #include "core/memory.h"

@@ -3,7 +3,6 @@
 #include "explain/evaluate/channel_pairs.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 #include "arithmetic/operators/ops_shared.h"
 #include "core/memory.h"

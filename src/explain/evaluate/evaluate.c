@@ -1,6 +1,5 @@
 /* One sample: the references once, then the model on every device's own codes. */
 #include <math.h>
-#include <string.h>
 
 #include "arithmetic/exact/linear/rounding.h"
 #include "arithmetic/operators/kernels/gemm_kernels.h"

@@ -2,8 +2,6 @@
  * up. */
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/memory.h"
 #include "core/statistics/series.h"

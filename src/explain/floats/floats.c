@@ -14,7 +14,6 @@
  * Other operators: a computation that is backward stable gives the exact result of inputs that are each off by
  * a rounding. Four patterns of signs show how far that moves a value. */
 #include <math.h>
-#include <string.h>
 
 #include "core/memory.h"
 #include "core/random.h"

@@ -1,8 +1,6 @@
 /* Captures held against the table of programs: every probe is planned and read as nd_explain does it, and every
  * layer is worked out from the quantised values that the device itself had. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "arithmetic/variants/layer_other.h"
 #include "core/memory.h"

@@ -1,6 +1,5 @@
 /* Counting. Everything is a sum of whole numbers, a least or a greatest: the same in any order. */
 #include <math.h>
-#include <stdlib.h>
 
 #include "core/memory.h"
 #include "core/random.h"

@@ -1,7 +1,6 @@
 /* Which changed constants of a layer explain its wrong values. docs/reference/diagnoses.md. */
 
 #include <math.h>
-#include <string.h>
 
 #include "arithmetic/exact/linear/rounding.h"
 #include "core/memory.h"

@@ -1,8 +1,5 @@
 /* The arithmetic of an integer processor, from the values of its products. docs/science/verdicts.md. */
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "core/memory.h"
 #include "core/processes/parallel.h"
 #include "explain/layer_diagnosis/layer_diagnosis.h"

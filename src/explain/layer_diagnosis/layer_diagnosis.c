@@ -3,8 +3,6 @@
  * made of its own recorded inputs. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "arithmetic/exact/linear/rounding.h"
 #include "core/memory.h"

@@ -1,8 +1,6 @@
 /* Which part of a device's error each layer makes itself, which part it inherits, and what is quantisation:
  * sums over the samples, in their order. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/memory.h"
 #include "core/random.h"

@@ -2,8 +2,6 @@
 #include "explain/layers/device_arithmetics.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/memory.h"
 #include "core/text/strbuf.h"

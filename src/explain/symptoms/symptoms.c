@@ -3,8 +3,6 @@
  * What comes out is the comparison's `diagnoses` and `depths`. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "arithmetic/operators/array.h"
 #include "compare/findings/top1_classes.h"

@@ -2,7 +2,6 @@
  * values, and where the error is larger than arithmetic that nobody knows may make; anything else is
  * unexplained. */
 #include <math.h>
-#include <string.h>
 
 #include "core/memory.h"
 #include "core/text/strbuf.h"

@@ -1,8 +1,6 @@
 /* A model aligned: what the caller asks is checked, its stages run in order; of a budget, layers are taken in
  * the order of their effect on the outputs. docs/science/align.md. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "arithmetic/exact/eval_graph.h"
 #include "core/files/file.h"

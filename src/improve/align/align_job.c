@@ -1,8 +1,6 @@
 /* What the stages of an alignment, and a check of its certificate, begin with and share: arithmetics, layers,
  * samples, constants. docs/science/align.md. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "arithmetic/exact/eval_graph.h"
 #include "core/files/file.h"

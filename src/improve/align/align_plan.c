@@ -4,8 +4,6 @@
 #include "improve/align/align_stages.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "arithmetic/exact/eval_graph.h"
 #include "core/memory.h"

@@ -1,9 +1,6 @@
 /* What real inputs multiply the weights of layers with. docs/science/align.md. */
 #include "improve/align/align_stages.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "arithmetic/exact/eval_graph.h"
 #include "arithmetic/operators/window.h"
 #include "core/memory.h"

@@ -1,8 +1,6 @@
 /* Rules about operators that the NPU computes wrongly, whatever their precision. docs/results/found.md. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "arithmetic/operators/ops_shared.h"
 #include "core/files/file.h"

@@ -2,8 +2,6 @@
  * devices, and held against the float model. docs/reference/commands.md#npudiff-promote. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "compare/engine/engine.h"

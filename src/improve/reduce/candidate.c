@@ -2,8 +2,6 @@
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <zip.h>
 
 #include "arithmetic/operators/array.h"

@@ -1,8 +1,6 @@
 /* Every setting captured, and all of them compared with the device as it is. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "compare/engine/engine.h"
 #include "core/files/file.h"

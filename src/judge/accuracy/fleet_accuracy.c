@@ -4,8 +4,6 @@
 
 #include <assert.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "compare/findings/top1_classes.h"
 #include "core/memory.h"

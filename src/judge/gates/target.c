@@ -4,7 +4,6 @@
 
 #include <assert.h>
 #include <math.h>
-#include <stdlib.h>
 
 #include "compare/metrics/layout.h"
 #include "core/memory.h"

@@ -1,7 +1,5 @@
 /* What a store tells over SDKs and chipsets: which tensors changed at which step. Entries that were made of the
  * same model and inputs with the same options are one chart. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/memory.h"
 #include "judge/golden/store.h"

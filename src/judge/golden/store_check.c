@@ -1,7 +1,5 @@
 /* Holding a capture against the entry that stands nearest, and two entries against each other. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/memory.h"
 #include "judge/accuracy/fleet_accuracy.h"

@@ -1,7 +1,5 @@
 /* Captures and bundles from the field. docs/reference/store.md#bundles. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "core/files/file.h"

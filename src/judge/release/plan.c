@@ -1,7 +1,5 @@
 /* What a campaign comes to: models, probes, devices, and where each capture goes. docs/reference/campaign.md.
  */
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/documents/json_out.h"
 #include "core/files/file.h"

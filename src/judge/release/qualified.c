@@ -1,6 +1,5 @@
 /* The result of a campaign as a document: its members in JSON, read again, and verdicts by name.
  * docs/reference/campaign.md. */
-#include <string.h>
 
 #include "core/memory.h"
 #include "judge/release/qualify.h"

@@ -3,8 +3,6 @@
 #include "model/encodings/building.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/documents/json_out.h"
 #include "core/files/file.h"

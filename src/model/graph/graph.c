@@ -2,9 +2,6 @@
  * what earlier ones make. */
 #include "model/graph/graph.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "core/memory.h"
 #include "core/text/strbuf.h"
 

@@ -2,8 +2,6 @@
  * looked for in the raw bytes first. */
 #include "model/graph/onnx.h"
 
-#include <string.h>
-
 #include "core/memory.h"
 #include "core/text/strbuf.h"
 

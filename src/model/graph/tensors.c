@@ -3,8 +3,6 @@
 #include "model/graph/loaded.h"
 
 #include <fnmatch.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/files/file.h"
 #include "core/memory.h"

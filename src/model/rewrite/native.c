@@ -1,9 +1,6 @@
 /* The exposed copy is read back and edited in place: the protobuf then owns every text that changes. */
 #include "model/rewrite/native.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"

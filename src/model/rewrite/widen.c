@@ -4,7 +4,6 @@
 #include "model/rewrite/widen.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 #include "core/memory.h"
 #include "core/tensors/scales.h"

@@ -1,8 +1,6 @@
 /* What the user says of the tensors of a foreign file: docs/reference/import-map.md. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "core/documents/yaml_map.h"

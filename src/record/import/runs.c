@@ -2,8 +2,6 @@
 #include "record/import/imported.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/files/file.h"
 #include "core/memory.h"

@@ -1,7 +1,5 @@
 /* The capture of an import. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "capture/write/write.h"
 #include "core/memory.h"

@@ -1,7 +1,5 @@
 /* A probe under construction: an empty one for targets, its number of samples, the target tensors that say what
  * an output should be (docs/reference/probes.md), and which arrays of a user are what. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/memory.h"
 #include "record/probes/loader.h"

@@ -3,8 +3,6 @@
  * or .npz is an error, because nobody could tell what it was meant to be. */
 #include <dirent.h>
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "core/files/file.h"

@@ -2,8 +2,6 @@
  * run, whole or in passes (docs/reference/devices.md#passes); and sessions that are only tried, to see where
  * nodes go. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/files/file.h"
 #include "core/memory.h"

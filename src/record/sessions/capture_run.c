@@ -3,8 +3,6 @@
 #include <errno.h>
 #include <gnu/libc-version.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>

@@ -1,6 +1,4 @@
 /* The page around the views: what it is made of, what the browser may run, and its data. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/memory.h"
 #include "core/tensors/sha256.h"

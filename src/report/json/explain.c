@@ -1,6 +1,5 @@
 /* Which arithmetics captures leave possible, as JSON: docs/reference/json.md says what members mean. */
 #include <math.h>
-#include <string.h>
 
 #include "core/documents/json_out.h"
 #include "core/memory.h"

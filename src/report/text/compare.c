@@ -4,8 +4,6 @@
 #include "core/memory.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "report/text/summary.h"
 #include "report/text/tree.h"

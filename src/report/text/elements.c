@@ -1,7 +1,5 @@
 /* Where differing elements are, and which are the worst. docs/reference/metrics.md#structure and #worst. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "compare/metrics/layout.h"
 #include "core/memory.h"

@@ -1,5 +1,4 @@
 /* Every device against every other, by one metric. docs/reference/metrics.md. */
-#include <string.h>
 
 #include "core/memory.h"
 #include "report/text/compare.h"

@@ -2,8 +2,6 @@
  * docs/reference/metrics.md#gates. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/memory.h"
 #include "report/text/compare.h"

@@ -3,7 +3,6 @@
 #include "improve/align/certificate/certificate.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "arithmetic/exact/eval_graph.h"
 #include "arithmetic/exact/linear/rounding.h"

@@ -2,8 +2,6 @@
 #include "record/import/imported.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "capture/hdf5/chunk_decode.h"
 #include "capture/hdf5/drivers.h"

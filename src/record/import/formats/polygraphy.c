@@ -3,8 +3,6 @@
  * have the array without "values", or a .npz in the place of the .npy. */
 #include <errno.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 

@@ -1,13 +1,11 @@
 /* The quantisation side of an explanation: which layer introduces the error against the float model, why, and
  * what would help. Captures matter only for the inputs that they hold: everything is computed.
  *
- *     study.c       the samples, and the stages in order; what helps, and how much, and which of all layers more
- *                   bits help
+ *     study.c       the samples, and the stages in order; what helps, and how much
  *     losses.c      a sample through three runs: what each layer introduces and what it passes on
  *     values.c      what the float values of a tensor look like; quantisers of tensors and of constants
  *     cause.c       why a layer introduces its error, from the numbers
- *     trials.c      what each layer's error does to the outputs, and what a changed model would give there; which
- *                   part of a graph to run
+ *     trials.c      what each layer's error does to the outputs, and what a changed model would give there
  *     candidates.c  changes that could help
  *     equalise.c    layers scaled against each other */
 #pragma once
@@ -169,9 +167,7 @@ static inline const struct nd_array *nd_study_inputs(const struct nd_study *stud
 /* The quantiser that the model has there. */
 struct nd_fit nd_fit_of_step(const struct nd_study *study, size_t step);
 
-/* ---- losses.c ---- */
-
-/* ---- trials.c: what has to run again ---- */
+/* ---- losses.c: which part of a graph to run ---- */
 
 /* Which tensors of a graph a run has to compute, when the tensors `changed` are. */
 struct nd_rerun {
@@ -183,6 +179,8 @@ enum nd_status nd_rerun_init(struct nd_rerun *cut, const struct nd_model *model,
 void nd_rerun_deinit(struct nd_rerun *cut);
 /* is_changed, is_given[n_edges]: tensors whose values are others than they were, and tensors whose values are
  * known. is_input_changed[n_inputs]: the same of the model's inputs; NULL: none. */
+enum nd_status nd_rerun_make(struct nd_rerun *cut, const struct nd_model *model, const bool *is_changed,
+                             const bool *is_given, const bool *is_input_changed, struct nd_error *err);
 /* The same where the tensors `wanted` alone are, and nothing that depends on them is asked for. */
 enum nd_status nd_rerun_alone(struct nd_rerun *cut, const struct nd_model *model, const bool *is_wanted,
                               const bool *is_given, struct nd_error *err);

@@ -17,8 +17,8 @@
 #endif
 
 #include "cli/terminal/errors.h"
-#include "cli/terminal/terminal.h"
 #include "cli/terminal/signals.h"
+#include "cli/terminal/terminal.h"
 #include "npudiff/core/status.h"
 
 /* ---- the memory of JSON trees is counted, so that a lack of it is an error ---- */

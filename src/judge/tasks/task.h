@@ -1,4 +1,4 @@
-/* The tasks of a campaign while they are listed or one is done: tasks.c, which also keeps what each took. */
+/* The tasks of a campaign while they are listed or one is done: tasks.c; took.c keeps what each took. */
 #pragma once
 
 #include "core/text/strbuf.h"
@@ -26,7 +26,7 @@ struct nd_task_places {
     char **files;
 };
 
-/* ---- what a task took ---- */
+/* ---- took.c ---- */
 
 /* What it took to make a file: written beside it as "<file>.took". */
 struct nd_took {
@@ -44,6 +44,10 @@ struct nd_took_list {
     size_t n, capacity;
     struct nd_took *items;
 };
+
+/* Fills the fields about the machine (memory_bytes, bytes) and writes the file beside `path`. That it cannot be
+ * written is no error: only an estimate is missing then. */
+void nd_took_write(const char *path, struct nd_took *took);
 
 /* For a capture of a cell that began at nd_clock_ns() == since. */
 void nd_took_write_capture(const struct nd_qualification *q, const struct nd_qualify_model *model,
@@ -63,3 +67,6 @@ struct nd_task_size {
     uint64_t raw_bytes; /* of the values that are recorded, or read */
     uint64_t work;      /* values of all tensors of the model, times the runs */
 };
+
+void nd_task_measure(const struct nd_qualification *q, const struct nd_task_place *place,
+                     struct nd_task_size *out);

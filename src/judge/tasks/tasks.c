@@ -1,12 +1,7 @@
 /* The tasks of a campaign: which there are, what they will take, and doing one. docs/reference/campaign.md. */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
-#include <stdio.h>
 #include <sys/file.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -14,261 +9,7 @@
 #include "core/memory.h"
 #include "core/tensors/sha256.h"
 #include "core/text/strbuf.h"
-#include "judge/campaign/policy.h"
 #include "judge/tasks/task.h"
-#include "npudiff/core/parse.h"
-
-/* How large a task is, and what it took to make a file, kept beside it for estimates: a line for each field,
- * "<name> <value>". */
-
-const char *nd_task_kind_name(enum nd_task_kind kind)
-{
-    static const char *const names[ND_TASK_N_KINDS] = {"capture", "compare", "explain_part", "explain",
-                                                       "judge"};
-    return names[kind];
-}
-
-/* ---- how large a task is ---- */
-
-/* Bytes that one sample of the tensor takes, and how many values it has; 0 where its shape is not known. */
-static void measure_tensor(const struct nd_tensor *tensor, uint64_t *bytes, uint64_t *n_elems)
-{
-    size_t n = 0;
-    if (tensor->shape.rank < 0 || nd_shape_n_elems(&tensor->shape, &n, NULL) != ND_OK)
-        n = 0;
-    *n_elems = n;
-    *bytes = n * (tensor->dtype != ND_DTYPE_NONE ? nd_dtype_size_bytes(tensor->dtype) : sizeof(float));
-}
-
-static void measure_cell(const struct nd_qualification *q, const struct nd_qualify_model *model,
-                         const struct nd_qualify_cell *cell, struct nd_task_size *size)
-{
-    size_t *selected = NULL, n = 0;
-    uint64_t n_runs = 0, bytes = 0, n_elems = 0, tensor_bytes, tensor_elems;
-    for (size_t p = 0; p < model->n_probes; p++)
-        n_runs += cell->probes[p]->n_samples;
-    if (nd_model_select_tensors(cell->model, cell->tensors, &selected, &n, NULL) != ND_OK)
-        n = 0;
-    for (size_t i = 0; i < n; i++) {
-        measure_tensor(nd_model_tensor(cell->model, selected[i]), &tensor_bytes, &tensor_elems);
-        bytes += tensor_bytes;
-    }
-    for (size_t i = 0; i < nd_model_n_tensors(cell->model); i++) {
-        measure_tensor(nd_model_tensor(cell->model, i), &tensor_bytes, &tensor_elems);
-        n_elems += tensor_elems;
-    }
-    free(selected);
-    size->raw_bytes += bytes * n_runs;
-    n_runs *= q->campaign.n_repeats > 0 ? q->campaign.n_repeats : 1;
-    size->n_runs += n_runs;
-    size->work += n_elems * n_runs;
-}
-
-static void nd_task_measure(const struct nd_qualification *q, const struct nd_task_place *place,
-                            struct nd_task_size *out)
-{
-    *out = (struct nd_task_size){.model = "", .device = "", .uri = ""};
-    for (size_t m = 0; m < q->campaign.n_models; m++) {
-        const struct nd_qualify_model *model = &q->models[m];
-        if (place->model != SIZE_MAX && place->model != m)
-            continue;
-        for (size_t c = 0; c < model->n_cells; c++)
-            if (place->kind != ND_TASK_CAPTURE || c == place->cell)
-                measure_cell(q, model, &model->cells[c], out);
-    }
-    if (place->kind == ND_TASK_EXPLAIN_PART) {
-        out->n_runs /= nd_qualify_explain_parts(q);
-        out->raw_bytes /= nd_qualify_explain_parts(q);
-        out->work /= nd_qualify_explain_parts(q);
-    }
-    if (place->model == SIZE_MAX)
-        return;
-    const struct nd_qualify_model *model = &q->models[place->model];
-    out->model = nd_model_sha256(model->model);
-    if (place->kind == ND_TASK_CAPTURE) {
-        const struct nd_qualify_cell *cell = &model->cells[place->cell];
-        out->model = nd_model_sha256(cell->model);
-        out->device = nd_device_kind_name(cell->device.kind);
-        out->uri = cell->device.uri;
-    }
-}
-
-#define SUFFIX ".took"
-
-enum { MAX_TOOK_BYTES = 4096 };
-
-/* ---- writing ---- */
-
-/* The most that this process has had, and the largest of those that it has waited for. */
-static uint64_t memory_used(void)
-{
-    struct rusage self, children;
-    if (getrusage(RUSAGE_SELF, &self) != 0 || getrusage(RUSAGE_CHILDREN, &children) != 0)
-        return 0;
-    return ((uint64_t)self.ru_maxrss + (uint64_t)children.ru_maxrss) * 1024;
-}
-
-/* Fills the fields about the machine (memory_bytes, bytes) and writes the file beside `path`. That it cannot be
- * written is no error: only an estimate is missing then. */
-static void nd_took_write(const char *path, struct nd_took *took)
-{
-    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf name = {0}, text = {0};
-    struct stat info;
-    took->bytes = stat(path, &info) == 0 ? (uint64_t)info.st_size : 0;
-    took->memory_bytes = memory_used();
-    nd_strbuf_printf(&name, "%s" SUFFIX, path);
-    nd_strbuf_printf(&text,
-                     "task %s\nmodel %s\ndevice %s\nuri %s\nruns %llu\nseconds %.3f\nmemory_bytes %llu\n"
-                     "bytes %llu\n",
-                     nd_task_kind_name(took->kind), took->model, took->device, took->uri,
-                     (unsigned long long)took->n_runs, took->seconds, (unsigned long long)took->memory_bytes,
-                     (unsigned long long)took->bytes);
-    if (!name.failed && !text.failed)
-        nd_file_put(name.text, text.text, text.len, NULL);
-}
-
-void nd_took_write_capture(const struct nd_qualification *q, const struct nd_qualify_model *model,
-                           const struct nd_qualify_cell *cell, uint64_t since)
-{
-    const struct nd_task_place place = {ND_TASK_CAPTURE, (size_t)(model - q->models),
-                                        (size_t)(cell - model->cells), 0};
-    struct nd_task_size size;
-    nd_task_measure(q, &place, &size);
-    struct nd_took took = {
-        .kind = ND_TASK_CAPTURE, .n_runs = size.n_runs, .seconds = (double)(nd_clock_ns() - since) / 1e9};
-    snprintf(took.model, sizeof took.model, "%s", size.model);
-    snprintf(took.device, sizeof took.device, "%s", size.device);
-    snprintf(took.uri, sizeof took.uri, "%s", size.uri);
-    nd_took_write(cell->path, &took);
-}
-
-/* ---- reading ---- */
-
-static bool parse_kind(const char *word, enum nd_task_kind *out)
-{
-    for (int kind = 0; kind < ND_TASK_N_KINDS; kind++)
-        if (strcmp(word, nd_task_kind_name((enum nd_task_kind)kind)) == 0) {
-            *out = (enum nd_task_kind)kind;
-            return true;
-        }
-    return false;
-}
-
-static bool put_text(const char *value, char *out, size_t size)
-{
-    return (size_t)snprintf(out, size, "%s", value) < size;
-}
-
-/* The field of that place in a file. */
-static bool parse_field(size_t i, const char *value, struct nd_took *took)
-{
-    switch (i) {
-    case 0:
-        return parse_kind(value, &took->kind);
-    case 1:
-        return put_text(value, took->model, sizeof took->model);
-    case 2:
-        return put_text(value, took->device, sizeof took->device);
-    case 3:
-        return put_text(value, took->uri, sizeof took->uri);
-    case 4:
-        return nd_parse_u64(value, &took->n_runs) && took->n_runs > 0;
-    case 5:
-        return nd_parse_double(value, &took->seconds) && isfinite(took->seconds) && took->seconds >= 0;
-    case 6:
-        return nd_parse_u64(value, &took->memory_bytes);
-    default:
-        return nd_parse_u64(value, &took->bytes);
-    }
-}
-
-/* The eight lines as they were written, each with its end; false for any other file. */
-static bool parse(char *text, size_t n_bytes, struct nd_took *took)
-{
-    static const char *const names[] = {"task", "model",   "device",       "uri",
-                                        "runs", "seconds", "memory_bytes", "bytes"};
-    if (strlen(text) != n_bytes)
-        return false;
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        char *end = strchr(text, '\n');
-        size_t n = strlen(names[i]);
-        if (end == NULL || strncmp(text, names[i], n) != 0 || text[n] != ' ')
-            return false;
-        *end = '\0';
-        if (!parse_field(i, text + n + 1, took))
-            return false;
-        text = end + 1;
-    }
-    return *text == '\0';
-}
-
-/* A file that is there and cannot be read is an error: a default in its place would be an estimate for no
- * reason. */
-static enum nd_status read_one(const char *folder, const char *relative, struct nd_took_list *list,
-                               struct nd_error *err)
-{
-    struct nd_took took = {0};
-    void *bytes = NULL;
-    size_t n_bytes;
-    bool is_took = false;
-    char *path = nd_path_join(folder, relative);
-    enum nd_status status = path != NULL ? ND_OK : nd_fail_memory(err);
-    if (status == ND_OK && !nd_keyed_is_missing(path))
-        status = nd_file_read(path, MAX_TOOK_BYTES, &bytes, &n_bytes, err);
-    if (status == ND_OK && bytes != NULL)
-        is_took = parse(bytes, n_bytes, &took);
-    ND_FREE_ALL(bytes, path);
-    if (status != ND_OK || !is_took)
-        return status;
-    took.file = strndup(relative, strlen(relative) - strlen(SUFFIX));
-    if (took.file == NULL ||
-        !nd_grow((void **)&list->items, &list->capacity, list->n + 1, sizeof *list->items)) {
-        free(took.file);
-        return nd_fail_memory(err);
-    }
-    list->items[list->n++] = took;
-    return ND_OK;
-}
-
-/* Goes down `depth` folders. */
-static enum nd_status read_below(const char *root, const char *relative, int depth, struct nd_took_list *list,
-                                 struct nd_error *err)
-{
-    ND_FREED struct dirent **entries = NULL;
-    ND_FREED char *folder = nd_path_join(root, relative);
-    enum nd_status status = folder != NULL ? ND_OK : nd_fail_memory(err);
-    int n = folder != NULL ? scandir(folder, &entries, NULL, alphasort) : 0;
-    if (n < 0 && errno != ENOENT && errno != ENOTDIR)
-        status = nd_fail(err, ND_E_FILE_READ, folder, "cannot list '%s': %s", folder, strerror(errno));
-    for (int i = 0; i < n; i++) {
-        const char *name = entries[i]->d_name;
-        bool is_hidden = name[0] == '.';
-        char *below = is_hidden ? NULL : nd_path_join(relative, name);
-        if (!is_hidden && below == NULL && status == ND_OK)
-            status = nd_fail_memory(err);
-        if (below != NULL && status == ND_OK && nd_ends_with(name, SUFFIX))
-            status = read_one(root, below, list, err);
-        else if (below != NULL && status == ND_OK && depth > 0)
-            status = read_below(root, below, depth - 1, list, err);
-        ND_FREE_ALL(below, entries[i]);
-    }
-    return status;
-}
-
-enum nd_status nd_took_read_folder(const char *folder, struct nd_took_list *list, struct nd_error *err)
-{
-    ND_TRY(read_below(folder, "captures", 1, list, err));
-    ND_TRY(read_below(folder, "parts", 1, list, err));
-    return read_one(folder, ND_TASK_RESULT SUFFIX, list, err);
-}
-
-void nd_took_list_deinit(struct nd_took_list *list)
-{
-    for (size_t i = 0; i < list->n; i++)
-        free(list->items[i].file);
-    free(list->items);
-    *list = (struct nd_took_list){0};
-}
 
 /* ---- the list ---- */
 
@@ -334,7 +75,9 @@ static enum nd_status nd_task_places_list(struct nd_qualification *q, struct nd_
         ND_TRY(add_explanation(q, m, &places, err));
     ND_TRY(add(&places, &(struct nd_task_place){ND_TASK_JUDGE, SIZE_MAX, SIZE_MAX, 0},
                nd_strdup(ND_TASK_RESULT), err));
-    return ND_GIVE(out, places);
+    *out = places;
+    places = (struct nd_task_places){0};
+    return ND_OK;
 }
 
 /* ---- keys ---- */
@@ -580,10 +323,11 @@ static enum nd_status capture_one(struct nd_qualification *q, struct nd_qualify_
 /* Opens the captures that other tasks made. */
 static enum nd_status take_captures(struct nd_qualification *q, struct nd_error *err)
 {
+    enum nd_status status = ND_OK;
     for (size_t m = 0; m < q->campaign.n_models; m++)
-        for (size_t c = 0; c < q->models[m].n_cells; c++)
-            ND_TRY(nd_qualify_find_usable(&q->models[m].cells[c], err));
-    return ND_OK;
+        for (size_t c = 0; status == ND_OK && c < q->models[m].n_cells; c++)
+            status = nd_qualify_find_usable(&q->models[m].cells[c], err);
+    return status;
 }
 
 static enum nd_status work(struct nd_qualification *q, const struct nd_task_place *place, bool *is_made,
@@ -660,7 +404,7 @@ enum nd_status nd_campaign_task(const char *campaign, const struct nd_task_name 
 {
     struct nd_qualify_options own = {.struct_size = sizeof own};
     struct nd_qualification q;
-    ND_CLEANUP(nd_qualify_result_deinit) struct nd_qualify_result result = {0};
+    struct nd_qualify_result result = {0};
     struct nd_error why = {0};
     err = err != NULL ? err : &why;
     ND_TRY(nd_options_read(&own, sizeof own, options, err));
@@ -679,7 +423,11 @@ enum nd_status nd_campaign_task(const char *campaign, const struct nd_task_name 
     q.campaign.n_models = n_models;
     nd_campaign_deinit(&q.campaign);
     result.folder = q.folder;
-    return status == ND_OK ? ND_GIVE(out, result) : status;
+    if (status == ND_OK)
+        *out = result;
+    else
+        nd_qualify_result_deinit(&result);
+    return status;
 }
 
 void nd_plan_of_campaign_deinit(struct nd_plan_of_campaign *plan)
@@ -842,7 +590,7 @@ enum nd_status nd_campaign_plan(const char *campaign, const char *const *from, s
 {
     struct nd_qualify_options own = {.struct_size = sizeof own};
     struct nd_qualification q;
-    ND_CLEANUP(nd_plan_of_campaign_deinit) struct nd_plan_of_campaign plan = {0};
+    struct nd_plan_of_campaign plan = {0};
     struct nd_error why = {0};
     err = err != NULL ? err : &why;
     ND_TRY(nd_options_read(&own, sizeof own, options, err));
@@ -851,5 +599,9 @@ enum nd_status nd_campaign_plan(const char *campaign, const char *const *from, s
     nd_qualify_plan_deinit(&q);
     nd_campaign_deinit(&q.campaign);
     free(q.folder);
-    return status == ND_OK ? ND_GIVE(out, plan) : status;
+    if (status == ND_OK)
+        *out = plan;
+    else
+        nd_plan_of_campaign_deinit(&plan);
+    return status;
 }

@@ -75,7 +75,10 @@ struct nd_qnr {
     size_t n_tensors, tensors_capacity;
 };
 
-/* ---- what describes the tensors of a run ---- */
+/* ---- net_run_stated.c ---- */
+
+/* npudiff.json. ND_E_QNN_STATED names file, tensor and key. */
+enum nd_status nd_qnr_read_manifest(const char *path, struct nd_qnr_source *out, struct nd_error *err);
 
 /* What qnn-context-binary-utility prints; graph is nullable. ND_E_QNN_STATED, or what nd_encodings_read says.
  */

@@ -59,6 +59,7 @@ void nd_explain_put_execution_line(struct nd_strbuf *out, const struct nd_explan
 /* What the quantisation costs, by layer: one paragraph; everything; as JSON (null without a float model). */
 void nd_explain_put_quantisation_line(struct nd_strbuf *out, const struct nd_explanation *explanation,
                                       size_t width);
+void nd_explain_put_quantisation(struct nd_strbuf *out, const struct nd_explanation *explanation, size_t width);
 
 /* What nd_identify_captures found, as JSON; NULL: memory is out. */
 json_t *nd_identification_json(const struct nd_identification *identification);

@@ -9,8 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/options/capture_paths.h"
-#include "cli/options/fleet.h"
+#include "cli/options/workload.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/rows.h"

@@ -289,7 +289,6 @@ static const struct cli_example examples[] = {
     {"npudiff fingerprint --campaign sheets -d htp-sim:gen1 -d htp-sim:gen3 --runtime qairt-2.50.40 --runtime "
      "qairt-2.51.0",
      "Takes the datasheets of two chipsets with two SDKs, and prints at which step an operator changes."},
-    {NULL, NULL},
 };
 
 const struct cli_command cmd_fingerprint = {
@@ -309,7 +308,7 @@ const struct cli_command cmd_fingerprint = {
         "from one runtime to the next on a device, or from one architecture to the next with a runtime.\n"
         "Exit code 0: done, or no difference; 1: the datasheets differ; 2: wrong usage or a file "
         "problem; 5: a device failed in every operator.",
-    .examples = examples,
+    CLI_EXAMPLES,
     .options = options,
     .operand = CLI_VALUE_FILE,
     .min_operands = 0,

@@ -7,7 +7,6 @@
 #include "core/error.h"
 #include "core/files/file.h"
 #include "core/memory.h"
-#include "core/text/options.h"
 #include "core/text/strbuf.h"
 #include "lab/fingerprint/section.h"
 #include "lab/fingerprint/sheet.h"

@@ -1,6 +1,6 @@
-/* Checked sizes and allocation. */
-#ifndef ND_BASE_MEMORY_H
-#define ND_BASE_MEMORY_H
+/* Checked sizes and allocation. What is made here is used by <stdlib.h> and <string.h>, which come with it, as
+ * does core/error.h. */
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -58,4 +58,34 @@ static inline void nd_free_variable(void *variable)
     free(owned);
 }
 
-#endif
+/* Hands what such a variable owns to who asked for it, at the end of a function: `return ND_GIVE(out, path);`
+ */
+#define ND_GIVE(out, owned) nd_give((out), &(owned), sizeof(*(out) = (owned)))
+
+static inline enum nd_status nd_give(void *out, void *owned, size_t n_bytes)
+{
+    memcpy(out, owned, n_bytes);
+    memset(owned, 0, n_bytes);
+    return ND_OK;
+}
+
+/* ---- memory of one result: all of it is freed at once ---- */
+
+struct nd_arena;
+
+/* NULL: out of memory. */
+struct nd_arena *nd_arena_create(void);
+
+/* Accepts NULL. */
+void nd_arena_destroy(struct nd_arena *arena);
+
+/* n elements of size_bytes, zeroed; NULL: out of memory, which the arena remembers. */
+void *nd_arena_calloc(struct nd_arena *arena, size_t n, size_t size_bytes);
+
+/* A copy of the text; "" for NULL, and without memory, which the arena remembers. */
+const char *nd_arena_text(struct nd_arena *arena, const char *text);
+const char *nd_arena_printf(struct nd_arena *arena, const char *fmt, ...) ND_PRINTF(2, 3);
+
+/* Whether an allocation has failed; and remembers one that failed elsewhere. */
+bool nd_arena_has_failed(const struct nd_arena *arena);
+void nd_arena_fail(struct nd_arena *arena);

@@ -1,7 +1,6 @@
 /* Random numbers that are the same on every machine and in every run: whoever draws them keeps the state, a
  * seed to begin with. Neither generator is fit for secrets. */
-#ifndef ND_BASE_RANDOM_H
-#define ND_BASE_RANDOM_H
+#pragma once
 
 #include <assert.h>
 #include <stddef.h>
@@ -63,5 +62,3 @@ static inline double nd_random_between(uint64_t *state, double low, double high)
 {
     return low + (high - low) * (double)nd_random_next(state) * 0x1p-31;
 }
-
-#endif

@@ -11,7 +11,6 @@
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/tensors/scales.h"
-#include "core/text/options.h"
 #include "core/text/strbuf.h"
 #include "devices/agent/runtime/runtime.h"
 #include "devices/emulator/emulate.h"

@@ -1,22 +1,17 @@
 /* The stages of an explanation, in order: plan, evaluate, attribute, identify, diagnose, conclude. stages.h
  * says what each reads and makes. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "capture/read/environment.h"
 #include "core/documents/json_out.h"
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/tensors/sha256.h"
-#include "core/text/options.h"
 #include "core/text/strbuf.h"
 #include "explain/evaluate/evaluation.h"
-#include "explain/evaluate/evaluation_part.h"
 #include "explain/fallback/fallback.h"
 #include "explain/findings/findings.h"
-#include "explain/floats/judge_floats.h"
-#include "explain/layer_diagnosis/diagnose_layers.h"
+#include "explain/floats/floats.h"
+#include "explain/layer_diagnosis/layer_diagnosis.h"
 #include "explain/stages.h"
 #include "explain/verdict/health.h"
 
@@ -859,9 +854,7 @@ enum nd_status nd_explain_with(const struct nd_question *question, const struct 
     ND_TRY_MEMORY(explanation != NULL, err);
     ND_TRY(begin(question, options, &own, &plan, err));
     ND_TRY(explain(&plan, &own, study, explanation, err));
-    *out = explanation;
-    explanation = NULL;
-    return ND_OK;
+    return ND_GIVE(out, explanation);
 }
 
 enum nd_status nd_explain_part(const struct nd_model *model, const struct nd_model *float_model,

@@ -7,12 +7,11 @@
  *     attribute.c             attribute: which part of the error is a layer's own, passed on, quantisation
  *     judge_layers.c          identify: which arithmetic each device has, and which layers do not follow it
  *     explain.c               trace: where differences begin
- *     layer diagnosis/diagnose_layers.h  diagnose: layers that do not follow are looked at once more
- *     floats/judge_floats.h   floats: the layers of a model without quantisation, evaluated and judged
+ *     layer_diagnosis/layer_diagnosis.h  diagnose: layers that do not follow are looked at once more
+ *     floats/judge_floats.c   floats: the layers of a model without quantisation, evaluated and judged
  *     explain/fallback/fallback.h    execution: where layers ran
  *     verdict/health.h        conclude: the verdict of each device */
-#ifndef ND_EXPLAIN_STAGES_H
-#define ND_EXPLAIN_STAGES_H
+#pragma once
 
 #include "explain/evaluate/evaluation.h"
 #include "explain/layers/device_arithmetics.h"
@@ -64,7 +63,7 @@ enum nd_status nd_explain_identify(const struct nd_evaluation *evaluation,
                                    struct nd_error *err);
 void nd_observed_arithmetics_deinit(struct nd_observed_arithmetics *observations);
 
-/* differences.c: why devices with arithmetics of layers differ. */
+/* attribute.c: why devices with arithmetics of layers differ. */
 enum nd_status nd_explain_find_differences(const struct nd_explain_job *job, struct nd_error *err);
 
 /* ---- explain.c ---- */
@@ -77,5 +76,3 @@ enum nd_status nd_explain_with(const struct nd_question *question, const struct 
                                nd_explain_study study, struct nd_explanation **out, struct nd_error *err);
 
 void nd_quantisation_destroy(struct nd_quantisation **quantisation);
-
-#endif

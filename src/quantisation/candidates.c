@@ -1,13 +1,9 @@
 /* Changes of one layer's quantisation that could help, each with what it does to the tensor itself. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/tensors/scales.h"
 #include "core/text/strbuf.h"
-#include "core/text/words.h"
 #include "quantisation/study.h"
 
 enum { BITS = 8, WIDE_BITS = 16 };

@@ -2,11 +2,8 @@
 #include "quantisation/study.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "arithmetic/exact/linear/rounding.h"
-#include "core/error.h"
 #include "core/memory.h"
 
 /* Rounds over all pairs, of which neighbours pull at each other, at most: chosen. */

@@ -1,16 +1,14 @@
 /* The quantisation side of an explanation: which layer introduces the error against the float model, why, and
  * what would help. Captures matter only for the inputs that they hold: everything is computed.
  *
- *     study.c       the samples, and the stages in order; which of all layers more bits help
+ *     study.c       the samples, and the stages in order; what helps, and how much
  *     losses.c      a sample through three runs: what each layer introduces and what it passes on
  *     values.c      what the float values of a tensor look like; quantisers of tensors and of constants
  *     cause.c       why a layer introduces its error, from the numbers
  *     trials.c      what each layer's error does to the outputs, and what a changed model would give there
- *     remedies.c    what helps, and how much;  candidates.c  changes that could
- *     equalise.c    layers scaled against each other
- *     rerun.c       which part of a graph to run */
-#ifndef ND_QUANTISATION_STUDY_H
-#define ND_QUANTISATION_STUDY_H
+ *     candidates.c  changes that could help
+ *     equalise.c    layers scaled against each other */
+#pragma once
 
 #include <stddef.h>
 
@@ -169,9 +167,7 @@ static inline const struct nd_array *nd_study_inputs(const struct nd_study *stud
 /* The quantiser that the model has there. */
 struct nd_fit nd_fit_of_step(const struct nd_study *study, size_t step);
 
-/* ---- losses.c ---- */
-
-/* ---- rerun.c ---- */
+/* ---- losses.c: which part of a graph to run ---- */
 
 /* Which tensors of a graph a run has to compute, when the tensors `changed` are. */
 struct nd_rerun {
@@ -282,11 +278,6 @@ struct nd_trial {
 enum nd_status nd_run_trials(struct nd_study *study, struct nd_trial *trials, size_t n_trials,
                              struct nd_error *err);
 
-/* ---- remedies.c ---- */
-
-/* Remedies of the layers that matter most, measured at the outputs, and which layers are accused. */
-enum nd_status nd_find_remedies(struct nd_study *study, struct nd_error *err);
-
 /* ---- whole.c ---- */
 
 /* Remedies of all layers that they concern together. */
@@ -365,9 +356,6 @@ struct nd_search {
 
 void nd_search_deinit(struct nd_search *search);
 
-/* Whether one of the changes is about a tensor that one of the trial changes. */
-bool nd_trial_overlaps(const struct nd_trial *trial, const struct nd_change *changes, size_t n_changes);
-
 /* Adds what could help the layer: remedies with own_gain_db, not measured at the outputs. ND_ERR_MEMORY. */
 enum nd_status nd_find_candidates(struct nd_search *search, size_t step, struct nd_error *err);
 
@@ -375,5 +363,3 @@ enum nd_status nd_find_candidates(struct nd_search *search, size_t step, struct 
  * ND_REMEDY_16_BITS, or ND_REMEDY_RANGE, which takes a mask constant out of the range. */
 enum nd_status nd_find_candidate(struct nd_search *search, size_t step, enum nd_remedy_kind kind,
                                  struct nd_error *err);
-
-#endif

@@ -1,10 +1,7 @@
 /* What the outputs would be if the model were quantised in a different way: the quantised reference is run
  * again with the changes made (trials.c). */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/processes/parallel.h"
 #include "explain/evaluate/incremental.h"
@@ -180,15 +177,13 @@ static enum nd_status measure_step(struct worker *w, size_t step, struct nd_erro
         bool is_it = study->float_input[step] == plan->float_inputs[i];
         w->run.float_inputs[i] = is_it ? *introduced : inputs[plan->float_inputs[i]];
     }
-    enum nd_status status = give_step(w, step, err);
+    ND_TRY(give_step(w, step, err));
     const struct nd_exact_options options = {.struct_size = sizeof options,
                                              .given = w->run.given,
                                              .is_skipped = w->cut.is_skipped,
                                              .is_ignored = w->cut.is_ignored,
                                              .missed = nd_exact_let_go};
-    return status == ND_OK
-               ? nd_exact_graph_run(plan->float_graph, w->run.float_inputs, &options, found_output, w, err)
-               : status;
+    return nd_exact_graph_run(plan->float_graph, w->run.float_inputs, &options, found_output, w, err);
 }
 
 static enum nd_status measure_sample(void *context, size_t worker, size_t k, struct nd_error *err)

@@ -1,10 +1,7 @@
 /* What the float values of a tensor look like. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "arithmetic/operators/ops_shared.h"
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/statistics/series.h"
 #include "quantisation/study.h"

@@ -1,6 +1,5 @@
 /* The profiles of ONNX Runtime (JSON) and of Qualcomm's provider (CSV). */
-#include "compare/placement/ort_profile.h"
-#include "compare/placement/qnn_csv.h"
+#include "compare/placement/profiles.h"
 #include "fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compare/metrics/gates.h"
+#include "compare/metrics/block.h"
 #include "core/memory.h"
 
 enum { MAX_SAMPLES = 8, MAX_CHANNELS = 300 };

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compare/metrics/kernels/float_format.h"
+#include "compare/metrics/layout.h"
 #include "compare/metrics/states.h"
 #include "core/memory.h"
 

@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/tensors/scales.h"
-#include "core/text/words.h"
+#include "core/text/strbuf.h"
 
 /* ---- scaled channels ---- */
 

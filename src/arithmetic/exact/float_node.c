@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "arithmetic/exact/graph_internal.h"
-#include "core/text/words.h"
+#include "core/text/strbuf.h"
 
 /* Numbers in a pooling window, at least; chosen. */
 enum { WINDOW = 64 };

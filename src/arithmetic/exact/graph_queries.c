@@ -6,7 +6,7 @@
 #include "arithmetic/exact/linear/rounding.h"
 #include "core/error.h"
 #include "core/memory.h"
-#include "core/text/words.h"
+#include "core/text/strbuf.h"
 
 bool nd_exact_feeds_layers(const struct nd_exact_graph *g, size_t node)
 {

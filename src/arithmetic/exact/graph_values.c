@@ -8,7 +8,7 @@
 #include "arithmetic/exact/linear/linear_values.h"
 #include "core/error.h"
 #include "core/memory.h"
-#include "core/text/words.h"
+#include "core/text/strbuf.h"
 #include "model/graph/external.h"
 
 struct nd_array nd_exact_none(void)

@@ -6,7 +6,7 @@
 
 #include "arithmetic/arithmetics/requantise.h"
 #include "arithmetic/htp/htp_internal.h"
-#include "core/text/words.h"
+#include "core/text/strbuf.h"
 
 enum { HALF_BITS = 10 /* behind the leading one */ };
 

@@ -7,7 +7,7 @@
 #include "arithmetic/htp/htp_internal.h"
 #include "core/error.h"
 #include "core/memory.h"
-#include "core/text/words.h"
+#include "core/text/strbuf.h"
 
 static const struct nd_layer_arithmetic arithmetics[] = {
     {"htp-v73", "HTP v73, v75, v79 and v81, QAIRT 2.47 and 2.51", ND_HTP_V73, false, false},

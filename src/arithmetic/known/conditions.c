@@ -7,7 +7,7 @@
 
 #include "arithmetic/exact/linear/linear_values.h"
 #include "core/tensors/scales.h"
-#include "core/text/words.h"
+#include "core/text/strbuf.h"
 
 typedef bool layer_condition(const struct nd_model *model, const struct nd_exact_layer *layer);
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "arithmetic/operators/ops_shared.h"
-#include "core/text/words.h"
+#include "core/text/strbuf.h"
 
 /* ---- one number in ---- */
 

@@ -9,7 +9,7 @@
 #include "arithmetic/operators/kernels/gemm_kernels.h"
 #include "core/error.h"
 #include "core/memory.h"
-#include "core/text/words.h"
+#include "core/text/strbuf.h"
 
 /* The values of a device are not known: they are to be made. */
 static bool is_blind(const struct nd_layer_trial *trial)

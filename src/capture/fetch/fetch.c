@@ -6,12 +6,9 @@
 #include <ctype.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <strings.h>
 #include <time.h>
 
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/processes/process.h"
 
@@ -381,9 +378,7 @@ static enum nd_status nd_fetch_link_open(const struct nd_fetch_place *place, str
     ND_TRY_MEMORY((link->handle = link->curl->easy_init()) != NULL, err);
     if (!set_up(link))
         return nd_fail(err, ND_E_FETCH_LIBRARY, place->shown, "this libcurl cannot do what is needed");
-    *out = link;
-    link = NULL;
-    return ND_OK;
+    return ND_GIVE(out, link);
 }
 
 static void nd_fetch_link_close(struct nd_fetch_link **link_at)

@@ -8,8 +8,7 @@
  * when it is first needed: without it, everything but these names works.
  *
  * Next: hdf5, whose index reads files through this folder. */
-#ifndef ND_FETCH_FETCH_H
-#define ND_FETCH_FETCH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -109,5 +108,3 @@ uint64_t nd_fetch_bytes(const struct nd_fetch *fetch);
  */
 enum nd_status nd_fetch_read(struct nd_fetch *fetch, uint64_t offset, void *buf, size_t n_bytes,
                              struct nd_error *err);
-
-#endif

@@ -2,8 +2,6 @@
 #include "capture/fetch/fetch.h"
 
 #include <ctype.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/memory.h"
 #include "core/text/strbuf.h"

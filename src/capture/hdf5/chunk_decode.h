@@ -2,8 +2,7 @@
  *
  * The other half of spool/chunk.h. It is here because the agent, which only encodes, does without libdeflate.
  */
-#ifndef ND_HDF5_CHUNK_DECODE_H
-#define ND_HDF5_CHUNK_DECODE_H
+#pragma once
 
 #include "npudiff/core/tensor.h"
 
@@ -37,5 +36,3 @@ enum nd_status nd_chunk_decode(struct nd_chunk_decoder *decoder, const struct nd
 /* HDF5's SHUFFLE reversed: byte j of every element, then byte j + 1 of every element; a rest smaller than an
  * element stays. The two do not overlap. */
 void nd_unshuffle(const void *shuffled, size_t n_bytes, size_t elem_bytes, void *raw);
-
-#endif

@@ -2,8 +2,6 @@
 #include "capture/hdf5/drivers.h"
 
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #if __has_include(<H5FDdevelop.h>)

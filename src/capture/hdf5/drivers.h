@@ -1,6 +1,5 @@
 /* The drivers of libhdf5 that npudiff brings. */
-#ifndef ND_HDF5_DRIVERS_H
-#define ND_HDF5_DRIVERS_H
+#pragma once
 
 #include "capture/hdf5/libhdf5.h"
 
@@ -40,5 +39,3 @@ struct nd_read_source {
  * they are open; their name is for messages only. Negative when libhdf5 refuses. Called with nd_hdf5_lock held,
  * or where there is one thread. */
 herr_t nd_read_driver_set(hid_t access, struct nd_read_source *source);
-
-#endif

@@ -5,8 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -117,13 +115,10 @@ static herr_t keep_attr(hid_t id, const char *name, const H5A_info_t *info, void
     struct nd_index_attr *attr = &object->attrs[object->n_attrs++];
     *attr = (struct nd_index_attr){.name = nd_strdup(name)};
     hid_t opened = H5Aopen(id, name, H5P_DEFAULT);
-    if (attr->name == NULL)
-        list->status = nd_fail_memory(list->err);
-    else if (opened < 0)
-        list->status = nd_hdf5_fail(list->err, ND_E_CAPTURE_SCHEMA, object->path,
-                                    "attribute '%s' of '%s' cannot be opened", name, object->path);
-    else
-        list->status = read_attr(opened, object->path, attr, list->err);
+    list->status = attr->name == NULL ? nd_fail_memory(list->err)
+                   : opened < 0       ? nd_hdf5_fail(list->err, ND_E_CAPTURE_SCHEMA, object->path,
+                                                     "attribute '%s' of '%s' cannot be opened", name, object->path)
+                                      : read_attr(opened, object->path, attr, list->err);
     if (opened >= 0)
         H5Aclose(opened);
     return list->status == ND_OK ? 0 : -1;
@@ -630,16 +625,13 @@ static enum nd_status look_at_dataset(const struct nd_index *index, hid_t datase
 {
     ND_TRY(describe(dataset, object, err));
     ND_TRY(nd_index_add_attrs(index, object, dataset, err));
-    enum nd_status status = ND_OK;
     hid_t creation = H5Dget_create_plist(dataset);
     H5D_layout_t layout = H5Pget_layout(creation);
-    if (layout == H5D_CONTIGUOUS)
-        status = place_contiguous(index, dataset, creation, object, err);
-    else if (layout == H5D_CHUNKED)
-        status = place_chunks(index, dataset, creation, object, err);
-    else
-        status = nd_fail(err, ND_E_CAPTURE_SCHEMA, object->path, "'%s' is neither contiguous nor chunked",
-                         object->path);
+    enum nd_status status = layout == H5D_CONTIGUOUS ? place_contiguous(index, dataset, creation, object, err)
+                            : layout == H5D_CHUNKED
+                                ? place_chunks(index, dataset, creation, object, err)
+                                : nd_fail(err, ND_E_CAPTURE_SCHEMA, object->path,
+                                          "'%s' is neither contiguous nor chunked", object->path);
     H5Pclose(creation);
     return status;
 }
@@ -665,13 +657,12 @@ static enum nd_status walk_child(const struct walk *walk, hid_t group, const cha
     hid_t child = H5Oopen(group, name, H5P_DEFAULT);
     if (child < 0)
         return nd_hdf5_fail(err, ND_E_CAPTURE_SCHEMA, path, "'%s' cannot be opened", path);
-    enum nd_status status;
     H5I_type_t kind = H5Iget_type(child);
-    if (kind != (wanted == ND_INDEX_GROUP ? H5I_GROUP : H5I_DATASET))
-        status = nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "'%s' is not a %s", path,
-                         wanted == ND_INDEX_GROUP ? "group" : "dataset");
-    else
-        status = (wanted == ND_INDEX_GROUP ? walk_group : walk_dataset)(walk, child, path, err);
+    enum nd_status status =
+        kind != (wanted == ND_INDEX_GROUP ? H5I_GROUP : H5I_DATASET)
+            ? nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "'%s' is not a %s", path,
+                      wanted == ND_INDEX_GROUP ? "group" : "dataset")
+            : (wanted == ND_INDEX_GROUP ? walk_group : walk_dataset)(walk, child, path, err);
     H5Oclose(child);
     return status;
 }
@@ -807,7 +798,7 @@ static enum nd_status fill(const char *path, struct nd_index *index, struct nd_e
 enum nd_status nd_index_open(const char *path, const struct nd_index_schema *schema, struct nd_index **out,
                              struct nd_error *err)
 {
-    struct nd_index *index = nd_calloc(1, sizeof *index);
+    ND_CLEANUP(nd_index_close) struct nd_index *index = nd_calloc(1, sizeof *index);
     ND_TRY_MEMORY(index != NULL, err);
     static atomic_uint_fast64_t n_opened;
     index->schema = schema;
@@ -816,10 +807,5 @@ enum nd_status nd_index_open(const char *path, const struct nd_index_schema *sch
         nd_fetch_is_url(path) ? open_on_server(path, index, err) : open_readable(path, index, err);
     if (status == ND_OK)
         status = fill(path, index, err);
-    if (status != ND_OK) {
-        nd_index_close(&index);
-        return status;
-    }
-    *out = index;
-    return ND_OK;
+    return status == ND_OK ? ND_GIVE(out, index) : status;
 }

@@ -5,8 +5,7 @@
  * (reading.h), and calls nothing that reads data. What it finds is checked against the size of the file
  * before it is believed; data is then read by nd_index_read without libhdf5. Objects that the schema does
  * not know are left out. Immutable once made: any thread may read. */
-#ifndef ND_HDF5_INDEX_H
-#define ND_HDF5_INDEX_H
+#pragma once
 
 #include <time.h>
 
@@ -110,5 +109,3 @@ enum nd_dtype nd_index_stored_dtype(enum nd_dtype dtype);
 /* "uint8", "text[12]": the type as docs/reference/capture-format.md and the content digest spell it. Returns
  * buf. */
 char *nd_index_type_name(enum nd_dtype dtype, size_t elem_bytes, char *buf, size_t buf_size);
-
-#endif

@@ -3,14 +3,11 @@
 #include <errno.h>
 #include <libdeflate.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "capture/fetch/fetch.h"
 #include "capture/hdf5/chunk_decode.h"
 #include "capture/hdf5/index.h"
-#include "core/error.h"
 #include "core/memory.h"
 
 void nd_index_object_deinit(struct nd_index_object *object)

@@ -1,11 +1,10 @@
 /* What the writing and the reading side need of libhdf5: the lock, its errors, and the types of the schema. */
-#ifndef ND_HDF5_LIBHDF5_H
-#define ND_HDF5_LIBHDF5_H
+#pragma once
 
-#include <stdarg.h>
 #include <stdbool.h>
 
 #include <hdf5.h>
+#include <stdarg.h>
 
 #include "core/memory.h"
 #include "npudiff/core/tensor.h"
@@ -39,5 +38,3 @@ hid_t nd_hdf5_text_make(size_t n_bytes);
 
 /* The stored type that `type` is, else ND_DTYPE_NONE (never one that an attribute tells). */
 enum nd_dtype nd_hdf5_type_dtype(hid_t type);
-
-#endif

@@ -10,12 +10,7 @@
 #include <linux/seccomp.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -590,9 +585,7 @@ enum nd_status nd_reading_take_text(struct nd_reading *reading, size_t n_bytes, 
     ND_FREED char *taken = nd_calloc(n_bytes + 1, 1);
     ND_TRY_MEMORY(taken != NULL, err);
     ND_TRY(nd_reading_take(reading, taken, n_bytes, err));
-    *text = taken;
-    taken = NULL;
-    return ND_OK;
+    return ND_GIVE(text, taken);
 }
 
 /* What can be wrong with a file, or with reading it. A child that was taken over may name anything. */

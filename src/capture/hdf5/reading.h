@@ -14,8 +14,7 @@
  * the child waits for a processor, does not count, and that in which it waits for a disk counts an eighth. The
  * child may send 16 MiB + 4 bytes for each byte of the file, and take 128 MiB + the file's size + 3 times what
  * it may send. */
-#ifndef ND_HDF5_READING_H
-#define ND_HDF5_READING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -113,5 +112,3 @@ enum nd_status nd_reading_send(struct nd_reading_child *child, const void *bytes
  * that fails, the parent ends the child. */
 enum nd_status nd_reading_ask(struct nd_reading_child *child, uint64_t offset, void *buf, size_t n_bytes,
                               struct nd_error *err);
-
-#endif

@@ -1,6 +1,4 @@
 /* One root and its followers: which failures of a preparation come from which. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/files/file.h"
 #include "core/memory.h"

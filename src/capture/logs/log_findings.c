@@ -1,7 +1,5 @@
 /* Findings as values: lists, names of kinds, and the names of QNN's error codes (QnnCommon.h, QnnGraph.h,
  * QnnTensor.h, QnnBackend.h). */
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/memory.h"
 #include "npudiff/capture/logs.h"

@@ -9,13 +9,9 @@
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <strings.h>
 
-#include "core/error.h"
 #include "core/memory.h"
-#include "core/text/options.h"
 
 /* ---- the patterns ---- */
 

@@ -10,8 +10,7 @@
  *     {needed} {available} {found} {used} {soc} {value} {expected} {count} {scale} {offset} {status}
  *                                 an amount: a number
  *     {*}                         anything, up to the text or the number that follows */
-#ifndef ND_LOGS_LOG_PATTERNS_H
-#define ND_LOGS_LOG_PATTERNS_H
+#pragma once
 
 #include "npudiff/capture/logs.h"
 
@@ -44,5 +43,3 @@ bool nd_log_matches(const char *pattern, const char *line, size_t n, struct nd_l
 
 /* The bytes of the number that begins at `at`: decimal, 0x..., or with an exponent; 0: none. */
 size_t nd_log_number(const char *at, const char *end, double *value);
-
-#endif

@@ -2,15 +2,11 @@
  * docs/reference/capture-format.md. */
 #include <assert.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "capture/fetch/fetch.h"
 #include "capture/read/capture_internal.h"
 #include "capture/read/schema.h"
-#include "core/error.h"
 #include "core/memory.h"
-#include "core/text/options.h"
 #include "core/text/strbuf.h"
 
 /* What is being hashed, for the report. */
@@ -283,24 +279,23 @@ static enum nd_status check_truth(const struct nd_capture *capture, struct nd_er
 /* Each fills its part of the capture; what was filled before a failure is freed by nd_capture_close. */
 static enum nd_status nd_capture_load_attrs(struct nd_capture *capture, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     size_t capacity = 0;
     for (size_t g = 0; g < ND_CAPTURE_N_GROUPS; g++) {
         char path[16];
         snprintf(path, sizeof path, "/%s", nd_capture_groups[g]);
         const struct nd_index_object *object = nd_index_find(capture->index, path);
-        for (size_t i = 0; object != NULL && i < object->n_attrs && status == ND_OK; i++) {
+        for (size_t i = 0; object != NULL && i < object->n_attrs; i++) {
             ND_TRY_MEMORY(
                 nd_grow((void **)&capture->attrs, &capacity, capture->n_attrs + 1, sizeof *capture->attrs),
                 err);
             struct nd_attr *attr = &capture->attrs[capture->n_attrs++];
             *attr = (struct nd_attr){0};
-            status = set_attr(attr, nd_capture_groups[g], path, &object->attrs[i], err);
+            ND_TRY(set_attr(attr, nd_capture_groups[g], path, &object->attrs[i], err));
         }
     }
-    if (status == ND_OK && nd_index_find(capture->index, "/truth") != NULL)
-        status = check_truth(capture, err);
-    return status == ND_OK ? set_state(capture, err) : status;
+    if (nd_index_find(capture->index, "/truth") != NULL)
+        ND_TRY(check_truth(capture, err));
+    return set_state(capture, err);
 }
 
 static enum nd_status nd_capture_load_logs(struct nd_capture *capture, struct nd_error *err)
@@ -399,9 +394,7 @@ static enum nd_status open_checked(const char *path, bool is_deferred, struct nd
     ND_TRY(open_capture(path, is_deferred, &capture, err));
     ND_TRY(nd_capture_check_content(capture, err));
     capture->is_checked = true;
-    *out = capture;
-    capture = NULL;
-    return ND_OK;
+    return ND_GIVE(out, capture);
 }
 
 enum nd_status nd_capture_open(const char *path, struct nd_capture **out, struct nd_error *err)

@@ -1,7 +1,6 @@
 /* The reader's parts: capture.c (open, accessors, verify); load_tables.c and load_probe.c (what the index
  * holds, checked and in memory); view.c (tensors). */
-#ifndef ND_CAPTURE_CAPTURE_INTERNAL_H
-#define ND_CAPTURE_CAPTURE_INTERNAL_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -130,5 +129,3 @@ enum { ND_CONTENT_DIGEST_BYTES = 33 };
  * digest already. */
 enum nd_status nd_content_digest(const struct nd_index *index, const struct nd_digest *const *known,
                                  char hex[static ND_CONTENT_DIGEST_BYTES], struct nd_error *err);
-
-#endif

@@ -1,10 +1,7 @@
 /* The model of a capture: found again by the path and the digest that the capture states, with the sizes that
  * its inputs had (docs/reference/capture-format.md). */
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "core/error.h"
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
@@ -98,9 +95,8 @@ static int64_t captured_size(const struct nd_capture *capture, const struct nd_m
 enum nd_status nd_capture_set_dims(const struct nd_capture *capture, struct nd_model *model,
                                    struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     for (size_t i = 0; i < nd_model_n_inputs(model); i++)
-        for (int d = 0; status == ND_OK && d < nd_model_input(model, i)->shape.rank; d++) {
+        for (int d = 0; d < nd_model_input(model, i)->shape.rank; d++) {
             const struct nd_model_io *input = nd_model_input(model, i);
             int64_t n = input->shape.dims[d] < 0 ? captured_size(capture, input, d) : -1;
             struct nd_strbuf name = {0};
@@ -110,9 +106,8 @@ enum nd_status nd_capture_set_dims(const struct nd_capture *capture, struct nd_m
                 nd_strbuf_puts(&name, input->dim_params[d]);
             else
                 nd_strbuf_printf(&name, "%s:%d", input->name, d);
-            char *text = nd_strbuf_take(&name);
-            status = text != NULL ? nd_model_set_dim(model, text, n, err) : nd_fail_memory(err);
-            free(text);
+            ND_FREED char *text = nd_strbuf_take(&name);
+            ND_TRY(text != NULL ? nd_model_set_dim(model, text, n, err) : nd_fail_memory(err));
         }
-    return status;
+    return ND_OK;
 }

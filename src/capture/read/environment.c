@@ -2,14 +2,11 @@
  * docs/reference/capture-format.md. */
 #include "capture/read/environment.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
-#include "npudiff/capture/capture.h"
 #include "npudiff/capture/captured_model.h"
 
 /* ---- attributes of a capture in the making ---- */

@@ -1,7 +1,6 @@
 /* How people call a capture, and where it was made; and attributes of a capture in the making: what it says of
  * its device, model, runtime and host. */
-#ifndef ND_CAPTURE_ENVIRONMENT_H
-#define ND_CAPTURE_ENVIRONMENT_H
+#pragma once
 
 #include "npudiff/capture/capture.h"
 
@@ -31,5 +30,3 @@ char *nd_capture_unique_name(const struct nd_capture *capture, const char *const
 /* "QAIRT 2.51.0, simulator", "QAIRT 2.51.0, real device", "ONNX Runtime 1.31.1, CPU", "emulated"; "" where the
  * capture does not say. NULL when memory is out. The caller frees it. */
 char *nd_capture_environment(const struct nd_capture *capture);
-
-#endif

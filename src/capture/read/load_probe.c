@@ -1,8 +1,6 @@
 /* Probes of a capture as they are read: inputs, outputs, digests, repeats and reruns.
  * docs/reference/capture-format.md. */
 #include <assert.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "capture/read/capture_internal.h"
 #include "capture/read/schema.h"
@@ -156,9 +154,7 @@ static enum nd_status load(const struct nd_capture *capture, const struct nd_pro
     if (!capture->is_trusted && !nd_digest_equal(digest_of(data, loaded), data->tensor_digests[tensor]))
         return nd_fail(err, ND_E_CAPTURE_DIGEST, capture->path,
                        "'%s' is damaged: '%s' is not what its digest was made of", capture->path, object->path);
-    *out = loaded;
-    loaded = NULL;
-    return ND_OK;
+    return ND_GIVE(out, loaded);
 }
 
 enum nd_status nd_probe_need_digests(const struct nd_capture *capture, size_t probe, size_t tensor,

@@ -1,7 +1,5 @@
 /* Reads the tables of a capture, and refuses what contradicts itself. docs/reference/capture-format.md. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "capture/read/capture_internal.h"
 #include "capture/read/schema.h"

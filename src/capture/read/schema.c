@@ -2,10 +2,7 @@
  * docs/reference/capture-format.md. */
 #include "capture/read/schema.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "core/error.h"
+#include "core/memory.h"
 #include "core/text/strbuf.h"
 #include "npudiff/capture/capture.h"
 
@@ -51,20 +48,14 @@ enum nd_status nd_name_unescape(const char *link, const char *path, char **out, 
         if (*at == '%' && strlen(at) >= 3)
             at += 2;
     }
-    char *name = nd_strbuf_take(&buf);
+    ND_FREED char *name = nd_strbuf_take(&buf);
     /* One spelling for each name: whatever does not come back is not ours. */
-    char *again = name != NULL ? nd_name_escape(name) : NULL;
-    enum nd_status status = ND_OK;
+    ND_FREED char *again = name != NULL ? nd_name_escape(name) : NULL;
     if (again == NULL)
-        status = nd_fail_memory(err);
+        return nd_fail_memory(err);
     else if (strcmp(again, link) != 0)
-        status = nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "'%s' is not a name that npudiff writes", path);
-    free(again);
-    if (status == ND_OK)
-        *out = name;
-    else
-        free(name);
-    return status;
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "'%s' is not a name that npudiff writes", path);
+    return ND_GIVE(out, name);
 }
 
 char *nd_name_path(const char *group, const char *name)

@@ -1,6 +1,5 @@
 /* The objects of a capture: one description for its writer and its reader. docs/reference/capture-format.md. */
-#ifndef ND_CAPTURE_SCHEMA_H
-#define ND_CAPTURE_SCHEMA_H
+#pragma once
 
 #include "capture/hdf5/index.h"
 #include "core/error.h"
@@ -89,5 +88,3 @@ char *nd_name_path(const char *group, const char *name);
 /* "/probes/<escaped probe>/<part>" in new memory, with "/<escaped name>" at its end unless name is NULL; NULL
  * when out of memory. */
 char *nd_name_probe_path(const char *probe, const char *part, const char *name);
-
-#endif

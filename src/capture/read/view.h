@@ -6,8 +6,7 @@
  * slower: 128 MiB take 14 ms, where touching as much of a map, page by page, takes 21 ms (Linux 6.18;
  * docs/results/speed.md). Somebody who writes into the file changes what views show: nd_capture_check_unchanged
  * tells, after the last view, whether that happened. */
-#ifndef ND_CAPTURE_VIEW_H
-#define ND_CAPTURE_VIEW_H
+#pragma once
 
 #include "capture/hdf5/chunk_decode.h"
 #include "capture/hdf5/index.h"
@@ -67,5 +66,3 @@ bool nd_capture_is_stored_alike(const struct nd_probe_values *a, const struct nd
 /* ND_ERR_IO (ND_E_CAPTURE_CHANGED) when the file has another size or modification time than when it was opened:
  * what was read may be a mixture. A change that keeps both, as within one tick of the clock, is not seen. */
 enum nd_status nd_capture_check_unchanged(const struct nd_capture *capture, struct nd_error *err);
-
-#endif

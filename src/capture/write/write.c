@@ -5,8 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -509,7 +507,7 @@ void nd_capture_writer_destroy(struct nd_capture_writer **writer_at)
 enum nd_status nd_capture_writer_create_large(const char *final_path, bool replace, uint64_t value_bytes,
                                               struct nd_capture_writer **out, struct nd_error *err)
 {
-    struct nd_capture_writer *writer = nd_calloc(1, sizeof *writer);
+    ND_CLEANUP(nd_capture_writer_destroy) struct nd_capture_writer *writer = nd_calloc(1, sizeof *writer);
     ND_TRY_MEMORY(writer != NULL, err);
     *writer = (struct nd_capture_writer){.file = H5I_INVALID_HID, .value_bytes = value_bytes};
     enum nd_status status = nd_new_file_create(final_path, replace, &writer->place, err);
@@ -521,11 +519,7 @@ enum nd_status nd_capture_writer_create_large(const char *final_path, bool repla
             status = create_file(writer, err);
         nd_hdf5_unlock();
     }
-    if (status == ND_OK)
-        *out = writer;
-    else
-        nd_capture_writer_destroy(&writer);
-    return status;
+    return status == ND_OK ? ND_GIVE(out, writer) : status;
 }
 
 enum nd_status nd_capture_writer_create(const char *final_path, bool replace, struct nd_capture_writer **out,

@@ -2,8 +2,7 @@
  *
  * The only user of libhdf5's writing side. One writer at a time in a process (the functions take a process-wide
  * lock on HDF5); the temporary file is created O_EXCL, so two processes do not share one. */
-#ifndef ND_CAPTURE_WRITE_H
-#define ND_CAPTURE_WRITE_H
+#pragma once
 
 #include "core/tensors/chunk.h"
 #include "npudiff/capture/capture.h"
@@ -122,5 +121,3 @@ enum nd_status nd_capture_writer_findings(struct nd_capture_writer *writer,
  * writer holds nothing. */
 enum nd_status nd_capture_writer_commit(struct nd_capture_writer *writer, enum nd_capture_status state,
                                         struct nd_error *err);
-
-#endif

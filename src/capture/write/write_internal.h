@@ -1,7 +1,6 @@
 /* The writer's parts: write.c (file, attributes, tables, logs, commit), write_tensors.c
  * (probes). Everything here is called with nd_hdf5_lock held. */
-#ifndef ND_CAPTURE_WRITE_INTERNAL_H
-#define ND_CAPTURE_WRITE_INTERNAL_H
+#pragma once
 
 #include "capture/hdf5/drivers.h"
 #include "capture/hdf5/libhdf5.h"
@@ -76,5 +75,3 @@ struct nd_writer_tensor {
     const char *name;
     enum nd_dtype dtype;
 };
-
-#endif

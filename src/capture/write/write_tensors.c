@@ -1,6 +1,4 @@
 /* Writes the probes of a capture: inputs, outputs, repeats, digests. docs/reference/capture-format.md. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "capture/read/capture_internal.h"
 #include "capture/read/schema.h"
@@ -52,9 +50,7 @@ static enum nd_status nd_writer_dataset_begin(struct nd_capture_writer *writer,
     ND_TRY(nd_writer_make(writer, dataset->path, dataset->type, &extent, &dataset->id, err));
     if (nd_index_stored_dtype(tensor->dtype) != tensor->dtype)
         ND_TRY(nd_writer_put_text(dataset->id, dataset->path, "dtype", nd_dtype_name(tensor->dtype), err));
-    *out = dataset;
-    dataset = NULL;
-    return ND_OK;
+    return ND_GIVE(out, dataset);
 }
 
 /* Without filters the chunks are only a way to deliver the data: a contiguous dataset takes them as blocks. */

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/commands/export_scales.h"
 #include "cli/options/commands.h"
 #include "cli/options/workload.h"
 #include "cli/terminal/output.h"
@@ -56,14 +55,11 @@ static int report(const struct values *values, const struct nd_alignment *alignm
     static const int exit_codes[] = {ND_EXIT_SAME, ND_EXIT_DIFFERS, ND_EXIT_INCONCLUSIVE, ND_EXIT_DIFFERS};
     struct nd_error err = {0};
     char *text = NULL;
-    enum nd_status status = ND_OK;
     int exit_code = exit_codes[alignment->end];
-    if (values->answer.json)
-        status = nd_report_alignment_json(alignment, &text, &err);
-    else if (values->verbose)
-        status = nd_report_alignment_text(alignment, &text, &err);
-    else
-        status = nd_report_alignment_brief(alignment, cli_text_width(0), &text, &err);
+    enum nd_status status = values->answer.json ? nd_report_alignment_json(alignment, &text, &err)
+                            : values->verbose
+                                ? nd_report_alignment_text(alignment, &text, &err)
+                                : nd_report_alignment_brief(alignment, cli_text_width(0), &text, &err);
     return cli_worse(exit_code, cli_print_answer(status, text, &values->answer, &err));
 }
 
@@ -240,7 +236,6 @@ static const struct cli_example examples[] = {
      "Also runs the new model on two chips and compares every tensor."},
     {"npudiff align model.onnx -o proven.onnx --certificate cert.json",
      "Also writes what was proven; 'npudiff verify cert.json proven.onnx' proves it again."},
-    {NULL, NULL},
 };
 
 const struct cli_command cmd_align = {

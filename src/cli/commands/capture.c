@@ -3,9 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/options/capture_paths.h"
 #include "cli/options/commands.h"
-#include "cli/options/fleet.h"
 #include "cli/options/workload.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/signals.h"
@@ -266,7 +264,6 @@ static const struct cli_example examples[] = {
      "Feeds your own samples, and computes the model exactly: the reference for other devices."},
     {"npudiff capture model.onnx -d 'adb:*' -o captures --resume",
      "Runs on every phone that is attached, and keeps the captures that are complete."},
-    {NULL, NULL},
 };
 
 const struct cli_command cmd_capture = {

@@ -179,13 +179,9 @@ static enum nd_status print(const struct compare_values *values, const struct co
                                               .model = nd_capture_string(ref, "model", "file"),
                                               .model_path = nd_capture_model_path(ref)};
     char *text = NULL;
-    enum nd_status status;
-    if (comparison->cut != ND_CUT_NONE)
-        status = nd_compare_part_format(comparison, &text, err);
-    else if (values->answer.json)
-        status = nd_report_json(comparison, &text, err);
-    else
-        status = nd_report_text(comparison, &options, &text, err);
+    enum nd_status status = comparison->cut != ND_CUT_NONE ? nd_compare_part_format(comparison, &text, err)
+                            : values->answer.json          ? nd_report_json(comparison, &text, err)
+                                                           : nd_report_text(comparison, &options, &text, err);
     if (status == ND_OK && (values->answer.json || comparison->cut != ND_CUT_NONE))
         cli_print_document(text);
     else if (status == ND_OK && cli_is_markdown(values->answer.format))
@@ -563,7 +559,6 @@ static const struct cli_example examples[] = {
     {"npudiff compare captures/*.h5 --tensors outputs --lsb 2",
      "Passes when all outputs are at most 2 LSB from those of the first capture."},
     {"npudiff compare --config captures/cpu.h5 captures/gen3.h5", "Prints the settings that differ."},
-    {NULL, NULL},
 };
 
 const struct cli_command cmd_compare = {

@@ -333,7 +333,6 @@ static const struct cli_example examples[] = {
     {"npudiff devices", "Lists devices, chipsets and attached phones."},
     {"npudiff devices --check exec:ort", "Tests a runner, one line for each trial."},
     {"npudiff devices --no-phones --json", "The same for a program, without asking adb."},
-    {NULL, NULL},
 };
 
 const struct cli_command cmd_devices = {

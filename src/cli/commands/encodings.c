@@ -63,13 +63,10 @@ static int run_list(const struct values *values, const char *const *paths)
     if (read_any(paths[0], &encodings, &err) != ND_OK)
         return cli_report_error(&err);
     char *text = NULL;
-    enum nd_status status = ND_OK;
-    if (values->answer.json)
-        status = nd_report_encodings_json(encodings, &text, &err);
-    else if (values->verbose)
-        status = nd_report_encodings_text(encodings, &text, &err);
-    else
-        status = nd_report_encodings_brief(encodings, cli_text_width(0), &text, &err);
+    enum nd_status status = values->answer.json ? nd_report_encodings_json(encodings, &text, &err)
+                            : values->verbose
+                                ? nd_report_encodings_text(encodings, &text, &err)
+                                : nd_report_encodings_brief(encodings, cli_text_width(0), &text, &err);
     int exit_code = cli_print_answer(status, text, &values->answer, &err);
     nd_encodings_destroy(&encodings);
     return exit_code;
@@ -150,11 +147,11 @@ static int run_apply(const struct values *values, const char *const *paths)
         return cli_usage_error("encodings", "'apply' needs -o QDQ.onnx");
     if (cli_check_output(values->output, values->force, "--force overwrites it") != 0)
         return ND_EXIT_TROUBLE;
-    if (nd_model_load(paths[0], &model, &err) != ND_OK || read_any(paths[1], &encodings, &err) != ND_OK ||
-        (values->complete && nd_encodings_complete(encodings, model, &n_added, &err) != ND_OK))
-        exit_code = cli_report_error(&err);
-    else
-        exit_code = apply(values, model, encodings);
+    exit_code = nd_model_load(paths[0], &model, &err) != ND_OK ||
+                        read_any(paths[1], &encodings, &err) != ND_OK ||
+                        (values->complete && nd_encodings_complete(encodings, model, &n_added, &err) != ND_OK)
+                    ? cli_report_error(&err)
+                    : apply(values, model, encodings);
     nd_model_destroy(&model);
     nd_encodings_destroy(&encodings);
     return exit_code;
@@ -171,13 +168,11 @@ static int run_diff(const struct values *values, const char *const *paths)
         exit_code = cli_report_error(&err);
     } else {
         char *text = NULL;
-        enum nd_status status = ND_OK;
-        if (values->answer.json)
-            status = nd_report_encodings_diff_json(&diff, ref, test, &text, &err);
-        else if (values->verbose)
-            status = nd_report_encodings_diff_text(&diff, ref, test, &text, &err);
-        else
-            status = nd_report_encodings_diff_brief(&diff, ref, test, cli_text_width(0), &text, &err);
+        enum nd_status status =
+            values->answer.json ? nd_report_encodings_diff_json(&diff, ref, test, &text, &err)
+            : values->verbose
+                ? nd_report_encodings_diff_text(&diff, ref, test, &text, &err)
+                : nd_report_encodings_diff_brief(&diff, ref, test, cli_text_width(0), &text, &err);
         exit_code = cli_print_answer(status, text, &values->answer, &err);
         if (exit_code == 0 && diff.n_same < diff.n_items)
             exit_code = ND_EXIT_DIFFERS;
@@ -278,7 +273,6 @@ static const struct cli_example examples[] = {
      "Puts the encodings that AIMET wrote into the float model."},
     {"npudiff encodings check model.onnx captures/cpu.h5",
      "Says which tensors of a capture have other scales than the model, or reach the end of their range."},
-    {NULL, NULL},
 };
 
 const struct cli_command cmd_encodings = {

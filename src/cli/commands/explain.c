@@ -64,14 +64,12 @@ static int print(const struct values *values, const struct nd_model *model,
                                                 .n_threads = values->n_threads};
     if (values->identify && nd_identify_captures(model, captures, n, &options, &identification, &err) != ND_OK)
         return cli_report_error(&err);
-    enum nd_status status;
-    if (values->answer.json)
-        status = nd_report_explanation_json(explanation, identification, &text, &err);
-    else if (has_tables)
-        status = nd_report_explanation_text(explanation, identification, width > MIN_TABLE ? width : MIN_TABLE,
-                                            values->layers, &text, &err);
-    else
-        status = nd_report_explanation_brief(explanation, identification, width, &text, &err);
+    enum nd_status status =
+        values->answer.json ? nd_report_explanation_json(explanation, identification, &text, &err)
+        : has_tables
+            ? nd_report_explanation_text(explanation, identification, width > MIN_TABLE ? width : MIN_TABLE,
+                                         values->layers, &text, &err)
+            : nd_report_explanation_brief(explanation, identification, width, &text, &err);
     nd_identification_destroy(&identification);
     return cli_print_answer(status, text, &values->answer, &err);
 }
@@ -131,13 +129,11 @@ static int explain(const struct values *values, const struct subject *subject,
                                          .part = values->part.part,
                                          .n_parts = values->part.n_parts};
     cli_signals_catch();
-    enum nd_status status;
-    if (values->part.n_parts > 0)
-        status = nd_explain_part(subject->model, subject->float_model, subject->captures, subject->n, &options,
-                                 &part, &err);
-    else
-        status = nd_explain(subject->model, subject->float_model, subject->captures, subject->n, &options,
-                            &explanation, &err);
+    enum nd_status status = values->part.n_parts > 0
+                                ? nd_explain_part(subject->model, subject->float_model, subject->captures,
+                                                  subject->n, &options, &part, &err)
+                                : nd_explain(subject->model, subject->float_model, subject->captures,
+                                             subject->n, &options, &explanation, &err);
     cli_progress_destroy(progress);
     int exit_code = ND_EXIT_SAME; /* a part is no verdict */
     if (cli_signals_came(NULL)) {
@@ -281,7 +277,6 @@ static const struct cli_example examples[] = {
     {"npudiff explain --quantised model.onnx --float float.onnx captures/*.h5",
      "Also says how much of the output error is quantisation and how much is the chip."},
     {"npudiff explain captures/cpu.h5 --layers", "Adds a table of all layers."},
-    {NULL, NULL},
 };
 
 const struct cli_command cmd_explain = {

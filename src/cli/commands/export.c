@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "cli/commands/report_documents.h"
-#include "cli/options/capture_paths.h"
 #include "cli/options/commands.h"
+#include "cli/options/workload.h"
 #include "cli/terminal/errors.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/rows.h"
@@ -157,7 +157,6 @@ static const struct cli_example examples[] = {
      "Writes the inputs, for a job on AI Hub."},
     {"npudiff export model-explorer model.onnx captures/cpu.h5 captures/gen3.h5 -o overlays",
      "Colours the nodes of the graph in Model Explorer by what differs, and by whose fault it is."},
-    {NULL, NULL},
 };
 
 const struct cli_command cmd_export = {

@@ -11,12 +11,10 @@
 
 #include "cli/commands/report_documents.h"
 #include "cli/options/commands.h"
-#include "cli/options/fleet.h"
 #include "cli/options/workload.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/rows.h"
 #include "cli/terminal/signals.h"
-#include "cli/terminal/terminal.h"
 #include "npudiff/compare/compare.h"
 #include "npudiff/devices/device.h"
 #include "npudiff/report/report.h"
@@ -559,18 +557,12 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         return run_add(values, path, operands + 2, n_operands - 2);
     if (nd_golden_open(path, false, &store, &err) != ND_OK)
         return cli_report_error(&err);
-    if (action == LIST)
-        exit_code = run_list(values, path, store);
-    else if (action == DIFF)
-        exit_code = run_diff(values, path, store, operands + 2);
-    else if (action == HISTORY)
-        exit_code = run_history(values, path, store);
-    else if (action == PRUNE)
-        exit_code = run_prune(values, path, store);
-    else if (values->runtime != NULL)
-        exit_code = golden_check_runtime(values, path, store);
-    else
-        exit_code = run_check(values, path, store, operands + 2, n_operands - 2);
+    exit_code = action == LIST            ? run_list(values, path, store)
+                : action == DIFF          ? run_diff(values, path, store, operands + 2)
+                : action == HISTORY       ? run_history(values, path, store)
+                : action == PRUNE         ? run_prune(values, path, store)
+                : values->runtime != NULL ? golden_check_runtime(values, path, store)
+                                          : run_check(values, path, store, operands + 2, n_operands - 2);
     nd_golden_close(&store);
     return exit_code;
 }
@@ -616,7 +608,6 @@ static const struct cli_example examples[] = {
      "Says whether a capture is what was accepted, and what changed."},
     {"npudiff golden bundle captures/gen3.h5 -o bundle.json",
      "Writes a report from the field that is small enough for a mail."},
-    {NULL, NULL},
 };
 
 const struct cli_command cmd_golden = {

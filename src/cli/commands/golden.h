@@ -1,6 +1,5 @@
 /* What the commands around the golden store share: telling problems, and capturing again with a new runtime. */
-#ifndef ND_CLI_GOLDEN_H
-#define ND_CLI_GOLDEN_H
+#pragma once
 
 #include "cli/options/help.h"
 #include "cli/terminal/terminal.h"
@@ -28,5 +27,3 @@ struct golden_values {
 
 /* Tells damaged entries on stderr; ND_EXIT_TROUBLE when there are any, else 0. */
 int golden_tell_problems(const char *path, const struct nd_golden *store);
-
-#endif

@@ -346,7 +346,6 @@ static const struct cli_example examples[] = {
      "Makes a capture of arrays that are named like the model's tensors."},
     {"npudiff import qnn-net-run prepared -o phone.h5",
      "Reads a folder that 'npudiff prepare' made and a phone has run."},
-    {NULL, NULL},
 };
 
 const struct cli_command cmd_import = {
@@ -378,7 +377,7 @@ const struct cli_command cmd_import = {
         "one.\n"
         "Exit code 0: done; 2: something is missing, damaged or contradicts itself, and nothing was written; "
         "5: the capture is partial or failed.",
-    .examples = examples,
+    CLI_EXAMPLES,
     .options = options,
     .operand = CLI_VALUE_FILE,
     .min_operands = 0,

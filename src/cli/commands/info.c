@@ -8,7 +8,6 @@
 #include "cli/options/commands.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/rows.h"
-#include "cli/terminal/safe_output.h"
 #include "cli/terminal/terminal.h"
 #include "npudiff/capture/capture.h"
 #include "npudiff/model/model.h"
@@ -670,7 +669,6 @@ static const struct cli_example examples[] = {
     {"npudiff info captures/gen3.h5", "Says what was captured, where, and with which runtime."},
     {"npudiff info captures/gen3.h5 --list", "Lists the tensors in a capture."},
     {"npudiff info model.onnx", "Lists the tensors that a capture of the model records."},
-    {NULL, NULL},
 };
 
 const struct cli_command cmd_info = {

@@ -366,7 +366,6 @@ static const struct cli_example examples[] = {
     {"npudiff init model.onnx -d cpu -d htp-sim:gen3 -o campaign.yaml", "Writes a campaign for two devices."},
     {"npudiff init model.onnx --float float.onnx -p digits=test.npz --no-phones -o all.yaml",
      "With the float model and your own samples, for the CPU and the simulated chipsets."},
-    {NULL, NULL},
 };
 
 const struct cli_command cmd_init = {

@@ -140,10 +140,9 @@ static int examine_list(const struct values *values, const char *path, const str
         entry->format = list.format;
         entry->where = list.where;
         list.where = NULL;
-        if (nd_latency_examine(list.us, list.n, options, &entry->latency, &err) != ND_OK)
-            exit_code = cli_report_error(&err);
-        else
-            exit_code = keep_runs(entry, list.us, list.n);
+        exit_code = nd_latency_examine(list.us, list.n, options, &entry->latency, &err) != ND_OK
+                        ? cli_report_error(&err)
+                        : keep_runs(entry, list.us, list.n);
     }
     nd_latency_list_deinit(&list);
     return exit_code;
@@ -172,13 +171,11 @@ static int print(const struct values *values, const struct entries *entries,
 {
     struct nd_error err = {0};
     char *text = NULL;
-    enum nd_status status;
-    if (values->answer.json)
-        status = nd_report_latency_json(entries->items, entries->n, options, &text, &err);
-    else if (values->verbose)
-        status = nd_report_latency_text(entries->items, entries->n, options, &text, &err);
-    else
-        status = nd_report_latency_brief(entries->items, entries->n, options, cli_text_width(0), &text, &err);
+    enum nd_status status =
+        values->answer.json ? nd_report_latency_json(entries->items, entries->n, options, &text, &err)
+        : values->verbose
+            ? nd_report_latency_text(entries->items, entries->n, options, &text, &err)
+            : nd_report_latency_brief(entries->items, entries->n, options, cli_text_width(0), &text, &err);
     return cli_print_answer(status, text, &values->answer, &err);
 }
 
@@ -248,7 +245,6 @@ static const struct cli_example examples[] = {
     {"npudiff latency captures/cpu.h5", "Examines the latencies that were recorded in a capture."},
     {"npudiff latency latencies.csv --column latency --unit ms",
      "Examines a list that a different tool measured."},
-    {NULL, NULL},
 };
 
 const struct cli_command cmd_latency = {

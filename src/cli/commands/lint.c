@@ -42,18 +42,14 @@ static int report(const struct values *values, const struct nd_lint *lint)
 {
     struct nd_error err = {0};
     char *text = NULL;
-    enum nd_status status = ND_OK;
     int exit_code = lint->n_left > 0             ? ND_EXIT_DIFFERS
                     : nd_lint_has_examined(lint) ? ND_EXIT_SAME
                                                  : ND_EXIT_INCONCLUSIVE;
     if (values->sarif != NULL)
         exit_code = cli_worse(exit_code, write_sarif(values, lint));
-    if (values->answer.json)
-        status = nd_report_lint_json(lint, &text, &err);
-    else if (values->verbose)
-        status = nd_report_lint_text(lint, cli_text_width(0), &text, &err);
-    else
-        status = nd_report_lint_brief(lint, cli_text_width(0), &text, &err);
+    enum nd_status status = values->answer.json ? nd_report_lint_json(lint, &text, &err)
+                            : values->verbose   ? nd_report_lint_text(lint, cli_text_width(0), &text, &err)
+                                                : nd_report_lint_brief(lint, cli_text_width(0), &text, &err);
     exit_code = cli_worse(exit_code, cli_print_answer(status, text, &values->answer, &err));
     if (values->output != NULL && lint->output == NULL && !values->answer.json)
         printf("Nothing can be mended, so '%s' was not written.\n", values->output);
@@ -109,7 +105,6 @@ static const struct cli_example examples[] = {
     {"npudiff lint model.onnx", "Lists what an HTP would compute wrongly or less precisely."},
     {"npudiff lint model.onnx --fix -o mended.onnx", "Mends what it can and says what it changed."},
     {"npudiff lint model.onnx --sarif lint.sarif -q", "For CI: the exit code and a file for the code host."},
-    {NULL, NULL},
 };
 
 const struct cli_command cmd_lint = {
@@ -136,7 +131,7 @@ const struct cli_command cmd_lint = {
         "warnings are left; "
         "2: wrong usage, a file problem, or a model that is not quantised; 4: no layer was examined, for "
         "instance because the model is in QOperator format (QLinearConv) and not in QDQ form.",
-    .examples = examples,
+    CLI_EXAMPLES,
     .options = options,
     .operand = CLI_VALUE_MODEL,
     .min_operands = 0,

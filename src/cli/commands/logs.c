@@ -601,7 +601,6 @@ static const struct cli_example examples[] = {
     {"npudiff logs captures/gen3.h5", "Explains the logs that a capture stores."},
     {"npudiff logs qnn-net-run.log --model model.onnx",
      "Explains a log file, and finds the operator that failed first."},
-    {NULL, NULL},
 };
 
 const struct cli_command cmd_logs = {
@@ -621,7 +620,7 @@ const struct cli_command cmd_logs = {
         "Exit code 0: no failure and no fallback, though there may be warnings; 1: at least one, also an "
         "operator that the NPU refused; 2: wrong usage or a file problem; 4: inconclusive: only unknown "
         "errors, no known line, or nodes on the CPU where nothing tells whether an NPU was wanted.",
-    .examples = examples,
+    CLI_EXAMPLES,
     .options = options,
     .operand = CLI_VALUE_CAPTURE,
     .min_operands = 1,

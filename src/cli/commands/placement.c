@@ -7,7 +7,6 @@
 
 #include "cli/commands/report_documents.h"
 #include "cli/options/commands.h"
-#include "cli/options/fleet.h"
 #include "cli/options/workload.h"
 #include "cli/terminal/signals.h"
 #include "cli/terminal/terminal.h"
@@ -127,13 +126,10 @@ static int tell(const struct values *values, const struct nd_model *model,
     }
     if (values->answer.quiet)
         return exit_code;
-    enum nd_status status;
-    if (values->answer.json)
-        status = nd_report_placement_json(model, devices, n, &text, &err);
-    else if (values->verbose)
-        status = nd_report_placement_text(devices, n, true, &text, &err);
-    else
-        status = nd_report_placement_brief(devices, n, cli_text_width(0), &text, &err);
+    enum nd_status status = values->answer.json ? nd_report_placement_json(model, devices, n, &text, &err)
+                            : values->verbose
+                                ? nd_report_placement_text(devices, n, true, &text, &err)
+                                : nd_report_placement_brief(devices, n, cli_text_width(0), &text, &err);
     return cli_worse(exit_code, cli_print_answer(status, text, &values->answer, &err));
 }
 
@@ -196,10 +192,8 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         return checked;
     enum nd_status status = cli_model_load(operands[0], &values->dims, &model, &err);
     int exit_code = ND_EXIT_TROUBLE;
-    if (status == ND_OK)
-        exit_code = place_model(values, model, operands + 1, n_operands - 1);
-    else
-        exit_code = cli_report_error(&err);
+    exit_code =
+        status == ND_OK ? place_model(values, model, operands + 1, n_operands - 1) : cli_report_error(&err);
     nd_model_destroy(&model);
     cli_signals_end_if_came();
     return exit_code;
@@ -226,7 +220,6 @@ static const struct cli_example examples[] = {
     {"npudiff placement model.onnx -d htp-sim:gen3", "Lists the nodes that do not run on the NPU."},
     {"npudiff placement model.onnx -d htp-sim:gen1 -d htp-sim:gen3 -v",
      "Compares two chipsets, operator by operator, with full lists."},
-    {NULL, NULL},
 };
 
 const struct cli_command cmd_placement = {

@@ -153,7 +153,6 @@ static const struct cli_example examples[] = {
      "Makes a folder for a phone with a Snapdragon 8 Gen 3; its README says how to run it there."},
     {"npudiff prepare model.onnx --chipset SM8550 -p digits=test.npz --tensors outputs -o prepared-outputs",
      "With your own samples; the device returns the model's outputs only."},
-    {NULL, NULL},
 };
 
 const struct cli_command cmd_prepare = {

@@ -42,7 +42,6 @@ static const struct cli_example examples[] = {
     {"npudiff probes", "Lists the built-in probes."},
     {"npudiff capture model.onnx -d cpu -p uniform:64:7 -p digits=test.npz -o captures-probes",
      "Uses 64 random samples with seed 7, and your own samples."},
-    {NULL, NULL},
 };
 
 const struct cli_command cmd_probes = {

@@ -1,7 +1,6 @@
 /* `npudiff promote`: which layers more bits help, and a model with them. */
 #include <string.h>
 
-#include "cli/commands/export_scales.h"
 #include "cli/options/commands.h"
 #include "cli/options/workload.h"
 #include "cli/terminal/output.h"
@@ -39,14 +38,11 @@ static int report(const struct values *values, const struct nd_promoted *promote
 {
     struct nd_error err = {0};
     char *text = NULL;
-    enum nd_status status = ND_OK;
     int exit_code = promoted->n_kept > 0 ? ND_EXIT_SAME : ND_EXIT_DIFFERS;
-    if (values->answer.json)
-        status = nd_report_promotion_json(promoted, &text, &err);
-    else if (values->verbose)
-        status = nd_report_promotion_text(promoted, cli_text_width(0), &text, &err);
-    else
-        status = nd_report_promotion_brief(promoted, cli_text_width(0), &text, &err);
+    enum nd_status status = values->answer.json ? nd_report_promotion_json(promoted, &text, &err)
+                            : values->verbose
+                                ? nd_report_promotion_text(promoted, cli_text_width(0), &text, &err)
+                                : nd_report_promotion_brief(promoted, cli_text_width(0), &text, &err);
     return cli_worse(exit_code, cli_print_answer(status, text, &values->answer, &err));
 }
 
@@ -150,7 +146,6 @@ static const struct cli_example examples[] = {
      "Gives up to four layers more bits, those with the largest gain for their cost."},
     {"npudiff promote model.onnx --float float.onnx -d htp-sim:gen1 -d htp-sim:gen3 -p uniform --budget 5",
      "Spends at most 5 % more bytes and multiply-adds at 16 bits; every layer has to help on both chips."},
-    {NULL, NULL},
 };
 
 const struct cli_command cmd_promote = {

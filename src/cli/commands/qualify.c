@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include "cli/commands/report_documents.h"
-#include "cli/options/capture_paths.h"
 #include "cli/options/commands.h"
+#include "cli/options/workload.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/rows.h"
 #include "cli/terminal/signals.h"
@@ -138,14 +138,10 @@ static int plan(const struct values *values, const char *campaign, const struct 
         nd_campaign_plan(campaign, values->from.items, values->from.n, options, &plan, &err);
     if (status != ND_OK)
         return cli_report_error(&err);
-    if (values->emit != NULL)
-        status = nd_report_plan_script(&plan, values->emit, &text, &err);
-    else if (values->answer.json)
-        status = nd_report_plan_json(&plan, &text, &err);
-    else if (values->verbose)
-        status = nd_report_plan_text(&plan, &text, &err);
-    else
-        status = nd_report_plan_brief(&plan, cli_text_width(values->answer.width), &text, &err);
+    status = values->emit != NULL  ? nd_report_plan_script(&plan, values->emit, &text, &err)
+             : values->answer.json ? nd_report_plan_json(&plan, &text, &err)
+             : values->verbose     ? nd_report_plan_text(&plan, &text, &err)
+                               : nd_report_plan_brief(&plan, cli_text_width(values->answer.width), &text, &err);
     nd_plan_of_campaign_deinit(&plan);
     return cli_print_made(status, text, values->answer.json, &err);
 }
@@ -278,7 +274,6 @@ static const struct cli_example examples[] = {
     {"npudiff qualify campaign.yaml -o results --plan", "Estimates time and disk of the campaign."},
     {"npudiff qualify campaign.yaml -o results --emit make > Makefile.npudiff",
      "Writes the campaign as a Makefile; then: make -f Makefile.npudiff -j 8."},
-    {NULL, NULL},
 };
 
 const struct cli_command cmd_qualify = {

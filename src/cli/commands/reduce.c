@@ -74,13 +74,11 @@ static int report(const struct values *values, const struct nd_reduction *reduct
     bool has_difference = values->differs != NULL;
     int exit_code = exit_codes[reduction->end];
     enum nd_status status = ND_OK;
-    if (values->answer.json)
-        status = nd_report_reduction_json(reduction, has_difference, values->output, &text, &err);
-    else if (values->verbose)
-        status = nd_report_reduction_text(reduction, has_difference, values->output, &text, &err);
-    else
-        status = nd_report_reduction_brief(reduction, has_difference, values->output, cli_text_width(0), &text,
-                                           &err);
+    status =
+        values->answer.json ? nd_report_reduction_json(reduction, has_difference, values->output, &text, &err)
+        : values->verbose   ? nd_report_reduction_text(reduction, has_difference, values->output, &text, &err)
+                            : nd_report_reduction_brief(reduction, has_difference, values->output,
+                                                        cli_text_width(0), &text, &err);
     return cli_worse(exit_code, cli_print_answer(status, text, &values->answer, &err));
 }
 
@@ -189,7 +187,6 @@ static const struct cli_example examples[] = {
      "Finds the smallest part of the model that the device refuses."},
     {"npudiff reduce model.onnx -d htp-sim:gen3 --differs 1lsb -o small-differs",
      "Finds the smallest part with an output that is more than 1 LSB from exact rounding."},
-    {NULL, NULL},
 };
 
 const struct cli_command cmd_reduce = {

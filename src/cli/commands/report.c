@@ -36,10 +36,9 @@ static int run(const void *context, const char *const *operands, size_t n_operan
                                            .n_threads = values->n_threads,
                                            .quiet = values->quiet,
                                            .takes_campaigns = true};
-    if (report_documents_of_operands(documents, operands, n_operands, &sources, &err) == ND_OK)
-        exit_code = cli_report_write(output, documents->items, documents->n, values->title);
-    else
-        exit_code = cli_report_error(&err);
+    exit_code = report_documents_of_operands(documents, operands, n_operands, &sources, &err) == ND_OK
+                    ? cli_report_write(output, documents->items, documents->n, values->title)
+                    : cli_report_error(&err);
     report_documents_deinit(documents);
     free(documents);
     if (exit_code == 0 && !values->quiet)
@@ -70,7 +69,6 @@ static const struct cli_example examples[] = {
      "All views: also how much of the error is quantisation."},
     {"npudiff report results -o results.html",
      "The result of 'npudiff qualify', with a comparison of each model."},
-    {NULL, NULL},
 };
 
 const struct cli_command cmd_report = {

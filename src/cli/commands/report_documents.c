@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/options/capture_paths.h"
 #include "cli/options/workload.h"
 #include "cli/terminal/errors.h"
 #include "cli/terminal/output.h"

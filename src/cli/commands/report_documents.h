@@ -1,7 +1,6 @@
 /* The results that a report is made of, from captures: what compare, explain, placement and latency would
  * print. */
-#ifndef ND_CLI_REPORT_DOCUMENTS_H
-#define ND_CLI_REPORT_DOCUMENTS_H
+#pragma once
 
 #include "cli/options/help.h"
 #include "npudiff/report/report.h"
@@ -73,5 +72,3 @@ int cli_report_write(const char *path, const struct nd_report_document *document
  */
 int cli_report_write_one(const char *path, const char *command, enum nd_status status, char *json,
                          const struct nd_error *err);
-
-#endif

@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include "cli/commands/report_documents.h"
-#include "cli/options/capture_paths.h"
 #include "cli/options/commands.h"
 #include "cli/options/help.h"
+#include "cli/options/workload.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/rows.h"
 #include "cli/terminal/terminal.h"
@@ -349,7 +349,6 @@ static const struct cli_example examples[] = {
      "With your own samples, and with the part of the error that is quantisation."},
     {"npudiff run model.onnx -d cpu -d htp-sim:gen3 -o run-captures --resume --report run.html",
      "Uses the captures that are there, and also writes a page for a browser."},
-    {NULL, NULL},
 };
 
 const struct cli_command cmd_run = {

@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/options/commands.h"
 #include "cli/terminal/progress.h"
@@ -382,7 +381,6 @@ static const struct cli_example examples[] = {
     {"npudiff runtimes check --files-only", "Checks that the files of all runtimes are unchanged."},
     {"npudiff runtimes add onnxruntime-1.23.0.whl onnxruntime_qnn-1.23.0.whl",
      "Adds a runtime from two Python wheels."},
-    {NULL, NULL},
 };
 
 const struct cli_command cmd_runtimes = {

@@ -32,16 +32,12 @@ static int report(const struct values *values, const struct nd_sweep *sweep)
 {
     struct nd_error err = {0};
     char *text = NULL;
-    enum nd_status status = ND_OK;
     int exit_code = sweep->n_failed > 0     ? ND_EXIT_DEVICE_FAILED
                     : sweep->n_changing > 0 ? ND_EXIT_DIFFERS
                                             : ND_EXIT_SAME;
-    if (values->answer.json)
-        status = nd_report_sweep_json(sweep, &text, &err);
-    else if (values->verbose)
-        status = nd_report_sweep_text(sweep, cli_text_width(0), &text, &err);
-    else
-        status = nd_report_sweep_brief(sweep, cli_text_width(0), &text, &err);
+    enum nd_status status = values->answer.json ? nd_report_sweep_json(sweep, &text, &err)
+                            : values->verbose   ? nd_report_sweep_text(sweep, cli_text_width(0), &text, &err)
+                                                : nd_report_sweep_brief(sweep, cli_text_width(0), &text, &err);
     return cli_worse(exit_code, cli_print_answer(status, text, &values->answer, &err));
 }
 
@@ -114,7 +110,6 @@ static const struct cli_example examples[] = {
     {"npudiff sweep model.onnx -d htp-sim:gen3 --set vtcm_mb=2,4,8 --set enable_htp_fp16_precision=0,1 --float "
      "float.onnx",
      "Only these two, and how near the outputs are to the float model."},
-    {NULL, NULL},
 };
 
 const struct cli_command cmd_sweep = {

@@ -44,7 +44,6 @@ static const struct cli_option options[] = {
 static const struct cli_example examples[] = {
     {"npudiff triage field.h5 --against store", "Says which accepted capture has the same values."},
     {"npudiff triage bundle.json --against store", "The same for a bundle, which holds digests only."},
-    {NULL, NULL},
 };
 
 const struct cli_command cmd_triage = {

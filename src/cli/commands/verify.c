@@ -430,7 +430,6 @@ static const struct cli_example examples[] = {
      "Also checks a capture whose digests fit: against itself and its model."},
     {"npudiff verify cert.json proven.onnx",
      "Proves again that the model gives the same bits on all chips of the certificate."},
-    {NULL, NULL},
 };
 
 const struct cli_command cmd_verify = {

@@ -1,6 +1,5 @@
 /* The commands, one file each (cmd_<name>.c). */
-#ifndef ND_CLI_COMMANDS_H
-#define ND_CLI_COMMANDS_H
+#pragma once
 
 #include "cli/options/help.h"
 
@@ -30,5 +29,3 @@ extern const struct cli_command cmd_runtimes;
 extern const struct cli_command cmd_sweep;
 extern const struct cli_command cmd_triage;
 extern const struct cli_command cmd_verify;
-
-#endif

@@ -1,5 +1,5 @@
 /* Captures one model on several devices, with a line of progress for each. */
-#include "cli/options/fleet.h"
+#include "cli/options/workload.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/options/help.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/rows.h"
 #include "cli/terminal/signals.h"

@@ -2,8 +2,6 @@
 #include "cli/options/help.h"
 
 #include <assert.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +9,6 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "cli/terminal/errors.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/rows.h"
 #include "npudiff/capture/capture.h"
@@ -136,7 +133,8 @@ void cli_print_help(const struct cli_command *command)
     putchar('\n');
     cli_print_wrapped(command->details, 0);
     printf("\nexamples:\n");
-    for (const struct cli_example *example = command->examples; example->command != NULL; example++) {
+    for (const struct cli_example *example = command->examples;
+         example < command->examples + command->n_examples; example++) {
         fputs("  ", stdout);
         print_units(example->command, 2, 6, " \\");
         fputs("      ", stdout);
@@ -706,7 +704,8 @@ static json_t *option_row(const struct cli_option *option)
 static json_t *example_rows(const struct cli_command *command)
 {
     json_t *rows = json_array();
-    for (const struct cli_example *example = command->examples; example->command != NULL; example++)
+    for (const struct cli_example *example = command->examples;
+         example < command->examples + command->n_examples; example++)
         json_array_append_new(rows,
                               json_pack("{s:s, s:s}", "command", example->command, "what", example->what));
     return rows;

@@ -1,6 +1,5 @@
 /* What --help and `npudiff help` print, made from the tables of commands and options. */
-#ifndef ND_CLI_HELP_H
-#define ND_CLI_HELP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -190,6 +189,7 @@ struct cli_command {
     const char *synopsis; /* operands and the options that matter */
     const char *details;  /* paragraphs for --help */
     const struct cli_example *examples;
+    size_t n_examples;
     const struct cli_option *options;
     const char *const *actions; /* what the first operand may be, NULL-terminated; NULL: it is a value, too */
     enum cli_value operand;     /* what the operands name */
@@ -203,8 +203,8 @@ struct cli_command {
 /* What the operands of a command name, and how many there may be; and what stands above it in its file: run,
  * the struct that its options write into, options and examples. */
 #define CLI_OPERANDS(value, min, max) .operand = (value), .min_operands = (min), .max_operands = (max)
-#define CLI_TABLES(values_)                                                                                    \
-    .values_bytes = sizeof(values_), .options = options, .examples = examples, .run = run
+#define CLI_EXAMPLES .examples = examples, .n_examples = sizeof examples / sizeof *examples
+#define CLI_TABLES(values_) .values_bytes = sizeof(values_), .options = options, CLI_EXAMPLES, .run = run
 
 enum { CLI_ANY_NUMBER = 1 << 20, CLI_MAX_OPTIONS = 64 };
 
@@ -243,5 +243,3 @@ int cli_print_option_table(const struct cli_command *const *commands, size_t n);
  * those of the first file that is a model or a capture. Nothing for what cannot be read, and never an error:
  * the person is typing. 0. */
 int cli_complete(const char *kind, const char *const *files, size_t n_files);
-
-#endif

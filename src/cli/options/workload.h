@@ -1,13 +1,60 @@
-/* What a command line names: models, and --dim NAME=N: sizes of their dynamic dimensions; probes, and devices.
- */
-#ifndef ND_CLI_WORKLOAD_H
-#define ND_CLI_WORKLOAD_H
+/* What a command line names: models, and --dim NAME=N: sizes of their dynamic dimensions; probes, and devices;
+ * and where the files go that a command writes. */
+#pragma once
+
+#include <stdbool.h>
 
 #include "cli/options/help.h"
 #include "npudiff/capture/capture.h"
 #include "npudiff/capture/captured_model.h"
 #include "npudiff/devices/device.h"
 #include "npudiff/model/model.h"
+
+/* ---- capturing one model on several devices: at once where asked, interruptible, told as a table ---- */
+
+/* One device and what came of it. */
+struct cli_cell {
+    struct nd_device device;
+    char *path;            /* of its capture */
+    bool is_kept;          /* is there already: not run */
+    bool replace;          /* also without options.replace */
+    enum nd_status status; /* of nd_capture_run */
+    struct nd_error error;
+    struct nd_capture_outcome outcome;
+};
+
+struct cli_fleet {
+    const struct nd_model *model;
+    const struct nd_probe *const *probes;
+    size_t n_probes;
+    struct nd_capture_options options; /* but for progress and cancelling, which the fleet sets */
+    struct cli_cell *cells;
+    size_t n_cells;
+    size_t n_threads; /* devices of this machine at once; others run beside them */
+    bool is_quiet;    /* no progress, no table */
+    bool has_no_table;
+    bool is_json;
+    bool trusts_options; /* options of devices may name files and libraries; before cli_fleet_set_devices */
+    bool is_resumable;   /* the command has --resume, which continues after Ctrl-C */
+};
+
+/* Makes a cell of every device that the URIs name, "adb:*" of every phone; a device on another machine that is
+ * named twice is one, one of this machine is an error. After a failure the cells are good for cli_fleet_deinit
+ * only. */
+enum nd_status cli_fleet_set_devices(struct cli_fleet *fleet, const struct cli_list *uris,
+                                     struct nd_error *err);
+
+/* Captures on every device, shows progress, and prints the table. SIGINT and SIGTERM stop the agents and clean
+ * up. The exit code. */
+int cli_fleet_capture(struct cli_fleet *fleet);
+
+/* Frees what the cells own. */
+void cli_fleet_deinit(struct cli_fleet *fleet);
+
+/* Of the cells whose captures are there: marks those that are complete as kept, with their outcome, and the
+ * others as to be replaced. ND_E_FILE_EXISTS (ND_ERR_IO): a capture is complete, or holds samples, but of
+ * something else than is asked for now; what nd_capture_open fails with. */
+enum nd_status cli_resume(struct cli_fleet *fleet, struct nd_error *err);
 
 /* Sets all of them. Errors: nd_model_set_dim. */
 enum nd_status cli_set_dims(struct nd_model *model, const struct cli_list *dims, struct nd_error *err);
@@ -70,4 +117,34 @@ enum nd_status cli_work_open(const char *path, const struct cli_load *load, stru
                              struct nd_error *err);
 void cli_work_close(struct cli_work *work);
 
-#endif
+/* ---- the scales of a model that a command wrote, for other quantisers ---- */
+
+struct cli_exports {
+    const char *encodings, *overrides; /* files; NULL: not wanted */
+    bool force;
+};
+
+/* Before anything is done: 0, or the exit code of what is wrong. output: the model that is going to be written;
+ * NULL: none, then nothing can be exported. option: how it is asked for. */
+int cli_check_exports(const char *command, const struct cli_exports *exports, const char *output,
+                      const char *option);
+
+/* Writes the files: 0, or the exit code of the error, which is reported. */
+int cli_export_scales(const char *model, const struct cli_exports *exports);
+
+/* ---- where captures and datasheets go: files named after their devices, in folders that are made for them
+ * ---- */
+
+/* Gives every cell the path "<folder>/<label><suffix>", where what a file name had better not hold becomes '-',
+ * and digits follow where two labels would be one file. suffix: ".h5" or ".json". False when out of memory. */
+bool cli_name_files(struct cli_fleet *fleet, const char *folder, const char *suffix);
+
+/* Makes the folder and its parents; *n_old: how many bytes of the path are that of a folder that was there.
+ * False, and said on stderr, when it cannot. */
+bool cli_make_folder(const char *path, size_t *n_old);
+
+/* "<folder>/<name>" in new memory; NULL when out of memory. */
+char *cli_path_in(const char *folder, const char *name);
+
+/* What cli_make_folder made goes again where nothing came into it. */
+void cli_remove_empty_folder(const char *path, size_t n_old);

@@ -4,8 +4,7 @@
  * cli_errors_begin and cli_errors_end enclose a command. The document is printed at the end, unless the command
  * has printed its own: whoever reads the JSON gets exactly one document. Of several errors it holds the first,
  * which is the cause; stderr has them all. One thread reports. */
-#ifndef ND_CLI_ERRORS_H
-#define ND_CLI_ERRORS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -72,5 +71,3 @@ struct json_t *cli_errors_first(void);
 
 /* Prints the document of the error if there is one to print. exit_code, or 2 where a result was lost. */
 int cli_errors_end(int exit_code);
-
-#endif

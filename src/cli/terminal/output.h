@@ -1,6 +1,5 @@
 /* Files that a command reads or writes itself. */
-#ifndef ND_CLI_OUTPUT_H
-#define ND_CLI_OUTPUT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -37,5 +36,3 @@ bool cli_ends_with(const char *text, const char *end);
 
 /* The path without its folders. */
 const char *cli_file_name(const char *path);
-
-#endif

@@ -17,8 +17,8 @@
 #endif
 
 #include "cli/terminal/errors.h"
-#include "cli/terminal/safe_output.h"
 #include "cli/terminal/signals.h"
+#include "cli/terminal/terminal.h"
 #include "npudiff/core/status.h"
 
 /* ---- the memory of JSON trees is counted, so that a lack of it is an error ---- */
@@ -103,7 +103,7 @@ int cli_program(int argc, char **argv, int (*run)(int argc, char **argv))
     int exit_code = cli_errors_end(run(argc, argv));
     /* A result that could not be written is no result. */
     if (fflush(stdout) != 0 || ferror(stdout)) {
-        cli_signals_end_if_came(); /* which may be why: safe_output.c */
+        cli_signals_end_if_came(); /* which may be why: terminal.c */
         fprintf(stderr, "npudiff: cannot write to standard output\n");
         return ND_EXIT_TROUBLE;
     }

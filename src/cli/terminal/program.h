@@ -1,6 +1,5 @@
 /* How npudiff and npudiff-lab begin and end. */
-#ifndef ND_CLI_PROGRAM_H
-#define ND_CLI_PROGRAM_H
+#pragma once
 
 /* What main returns: the exit code of run, or that of an error that came before or after it. */
 int cli_program(int argc, char **argv, int (*run)(int argc, char **argv));
@@ -14,5 +13,3 @@ int cli_program(int argc, char **argv, int (*run)(int argc, char **argv));
  * reserve.
  */
 void cli_reserve_json_memory(void (*lost)(void));
-
-#endif

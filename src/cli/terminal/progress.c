@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli/terminal/safe_output.h"
+#include "cli/terminal/terminal.h"
 #include "npudiff/core/parse.h"
 #include "npudiff/core/status.h"
 

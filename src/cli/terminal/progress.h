@@ -1,8 +1,7 @@
 /* How far a command is, on stderr. On a terminal every device, or other work, that runs has a line with a bar,
  * the rate and the remaining time; the lines are redrawn, and never wider than the terminal. Elsewhere there is
  * one line for each stage and device. */
-#ifndef ND_CLI_PROGRESS_H
-#define ND_CLI_PROGRESS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -60,5 +59,3 @@ void cli_progress_done(struct cli_progress *progress, size_t index);
 /* Erases the lines, so that something else can be printed. */
 void cli_progress_clear(struct cli_progress *progress);
 void cli_progress_destroy(struct cli_progress *progress);
-
-#endif

@@ -2,13 +2,9 @@
  * lacks. */
 #include "cli/terminal/rows.h"
 
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "cli/terminal/errors.h"
-#include "npudiff/report/report.h"
 
 void cli_row_append(json_t *rows, json_t *row)
 {

@@ -1,7 +1,6 @@
 /* Lists for people and programs from one set of rows: an aligned table or JSON; and the tensors that a capture
  * lacks. */
-#ifndef ND_CLI_ROWS_H
-#define ND_CLI_ROWS_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -46,5 +45,3 @@ const char *cli_text_of(const json_t *object, const char *key);
 /* [{"tensor", what}] of an attribute of /runtime that has a line for each tensor ("left_out",
  * "untouched_differs"): its name, a tab, what is said of it. Empty where there is none. Owned by the caller. */
 json_t *cli_tensor_rows(const struct nd_capture *capture, const char *attribute, const char *what);
-
-#endif

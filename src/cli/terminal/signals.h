@@ -1,6 +1,5 @@
 /* Signals: those that ask the command to stop, what it says then, and a mapped file that loses its pages. */
-#ifndef ND_CLI_SIGNALS_H
-#define ND_CLI_SIGNALS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -38,5 +37,3 @@ int cli_stopped_or_failed(enum nd_status status, const struct nd_error *err);
  * with a message and exit code 2; memory beyond so many MiB is refused, which is the error ND_E_MEMORY.
  * Programs that it starts have limits of their own. 0: 3600 s, and 8192 MiB. */
 void cli_limit_work(double time_limit_s, size_t memory_limit_mib);
-
-#endif

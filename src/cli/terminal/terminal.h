@@ -1,9 +1,9 @@
 /* Where a text for a person goes: how wide it may be, and whether it may have colours. */
-#ifndef ND_CLI_TERMINAL_H
-#define ND_CLI_TERMINAL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #include "cli/options/help.h"
 #include "npudiff/report/report.h"
@@ -48,4 +48,17 @@ int cli_print_answer(enum nd_status status, char *text, const struct cli_answer 
  * out. */
 int cli_print_screen(struct nd_report_screen *screen);
 
-#endif
+/* ---- without control sequences of strangers: names and messages of models, captures and logs are printed as
+ * they are, and could otherwise move the cursor, change the terminal's title or hide lines ---- */
+
+/* From now on, whatever is printed to stdout or stderr has its control characters shown as "\x1b": those of
+ * ASCII but tab and newline, those of ISO 8859 (in UTF-8), and the marks that turn the direction of text; and
+ * so one byte of what a log of CI obeys: "::" where a line begins, "##name[". Once, at the start. Without
+ * memory the streams stay as they are. */
+void cli_guard_output(void);
+
+/* Sends one of our own control sequences to the terminal behind stdout or stderr. */
+void cli_put_escape(FILE *stream, const char *sequence);
+
+/* Prints text as it is where stdout is no terminal and no log of CI, for programs that read it. */
+void cli_put_raw(const char *text);

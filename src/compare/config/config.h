@@ -1,6 +1,5 @@
 /* Configurations while they are collected. */
-#ifndef ND_CONFIG_CONFIG_H
-#define ND_CONFIG_CONFIG_H
+#pragma once
 
 #include "core/error.h"
 #include "npudiff/compare/config.h"
@@ -18,5 +17,3 @@ struct nd_config_list {
  * list of one. path is for messages. */
 enum nd_status nd_config_flatten(struct nd_config_list *list, const char *prefix, const char *text,
                                  const char *path, struct nd_error *err);
-
-#endif

@@ -1,19 +1,15 @@
 /* A comparison from its captures to its verdicts: groups of identical devices, differences, who is alone.
  * docs/reference/metrics.md#classes and #verdicts. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "compare/engine/engine.h"
 #include "compare/findings/predicates.h"
 #include "compare/findings/top1_classes.h"
 #include "compare/matching/matching.h"
-#include "compare/metrics/gates.h"
+#include "compare/metrics/block.h"
 #include "compare/metrics/states.h"
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/processes/parallel.h"
-#include "core/text/options.h"
 #include "core/text/strbuf.h"
 
 void nd_classes_make(size_t n, const bool *has_data, bool (*is_equal)(const void *context, size_t a, size_t b),
@@ -573,9 +569,7 @@ enum nd_status nd_compare_captures(const struct nd_capture *const *captures, siz
     ND_TRY(check_common(comparison, err));
     if (options->cut == ND_CUT_NONE)
         ND_TRY(nd_predicates_find(&alignment, options, comparison, err));
-    *out = comparison;
-    comparison = NULL;
-    return ND_OK;
+    return ND_GIVE(out, comparison);
 }
 
 /* The pair as a whole: worst coverage of its probes, but some samples are never NONE. */

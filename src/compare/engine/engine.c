@@ -3,14 +3,11 @@
 #include <jansson.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "capture/read/view.h"
 #include "compare/engine/engine.h"
 #include "compare/metrics/states.h"
 #include "core/documents/json_out.h"
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/processes/parallel.h"
 
@@ -116,9 +113,7 @@ enum nd_status nd_parts_read(const char *const *paths, size_t n, struct nd_parts
     ND_TRY_MEMORY(parts->roots != NULL && parts->paths != NULL, err);
     for (size_t i = 0; i < n; i++)
         ND_TRY(read_one(parts, paths[i], err)); /* n of n without a repetition: none is missing */
-    *out = parts;
-    parts = NULL;
-    return ND_OK;
+    return ND_GIVE(out, parts);
 }
 
 static bool is_text(const json_t *value, const char *text)

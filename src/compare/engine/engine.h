@@ -1,7 +1,6 @@
 /* Reads what must be read, on all threads, and fills the pairs of every tensor.
  * docs/reference/metrics.md#elements, #sums and #alignment. */
-#ifndef ND_COMPARE_ENGINE_H
-#define ND_COMPARE_ENGINE_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -166,5 +165,3 @@ void nd_classes_make(size_t n, const bool *has_data, bool (*is_equal)(const void
  * tensors together, each weighing the same. Of several probes the one with the most noise counts. Tensors
  * without values, or without a signal where they differ, are left out; NaN: all are. */
 double nd_comparison_sqnr_db(const struct nd_comparison *comparison, size_t pair);
-
-#endif

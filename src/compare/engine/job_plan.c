@@ -3,12 +3,8 @@
 #include "compare/engine/engine.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 #include "capture/read/view.h"
-#include "compare/matching/matching.h"
-#include "compare/metrics/states.h"
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/tensors/digest_internal.h"
 

@@ -2,16 +2,9 @@
  * difference may come from before any arithmetic does. Chipset and SDK are columns of their own. */
 #include "compare/engine/engine.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "capture/read/environment.h"
-#include "compare/findings/top1_classes.h"
-#include "compare/matching/matching.h"
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
-#include "core/text/words.h"
 #include "npudiff/compare/config.h"
 
 static bool is_option(const char *key)

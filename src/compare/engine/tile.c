@@ -2,14 +2,8 @@
  * #sums, #distributions and #top-1. */
 #include "compare/engine/engine.h"
 
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "capture/read/view.h"
 #include "compare/metrics/permutation.h"
-#include "compare/metrics/states.h"
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/tensors/digest_internal.h"
 

@@ -1,10 +1,8 @@
 /* Which samples have another top-1 class on a test than on the reference, and what the outputs say there. The
  * comparison itself only counts them. docs/reference/metrics.md#top-1. */
 #include <math.h>
-#include <stdlib.h>
 
 #include "compare/findings/top1_classes.h"
-#include "core/error.h"
 #include "core/memory.h"
 
 /* Of one read of a capture: enough that whole chunks are decoded, and little beside what a comparison needs. */

@@ -4,13 +4,9 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "arithmetic/operators/array.h"
-#include "compare/matching/matching.h"
 #include "compare/metrics/permutation.h"
-#include "compare/metrics/states.h"
 #include "core/memory.h"
 #include "core/tensors/scales.h"
 #include "core/text/strbuf.h"
@@ -35,7 +31,7 @@ enum { N_ROOMS = 17 };
 
 enum { BLOCK_BYTES = 1 << 20, N_SEEN = 1 << 16 };
 
-/* Scales that went through decimal text may be off in their last digits (diagnosis/encoding.c). */
+/* Scales that went through decimal text may be off in their last digits (findings/findings.c). */
 static const double scale_tolerance = 1e-6;
 
 struct counts {

@@ -2,12 +2,9 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "arithmetic/operators/array.h"
 #include "compare/findings/predicates.h"
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
 

@@ -1,6 +1,5 @@
 /* Which tensors of a test are wrong, or which samples of a tensor. docs/reference/metrics.md#predicate. */
-#ifndef ND_COMPARE_PREDICATES_H
-#define ND_COMPARE_PREDICATES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -80,5 +79,3 @@ void nd_cells_deinit(struct nd_cells *cells);
  * chance hit is likely, or where it would be trivial. Sorts the facts. ND_ERR_MEMORY. */
 enum nd_status nd_predicate_find(struct nd_cells *cells, struct nd_predicate *out, struct nd_error *err);
 void nd_predicate_deinit(struct nd_predicate *predicate);
-
-#endif

@@ -3,10 +3,7 @@
 #include "compare/findings/top1_classes.h"
 
 #include <math.h>
-#include <stdlib.h>
 
-#include "compare/metrics/states.h"
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/statistics/distributions.h"
 

@@ -3,10 +3,7 @@
 #include "compare/findings/top1_classes.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "compare/matching/matching.h"
 #include "core/memory.h"
 #include "core/statistics/distributions.h"
 #include "core/statistics/evidence.h"

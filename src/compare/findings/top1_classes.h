@@ -1,6 +1,5 @@
 /* Top-1 classes, accuracy, flips and their significance. docs/reference/metrics.md#top-1. */
-#ifndef ND_COMPARE_TOP1_CLASSES_H
-#define ND_COMPARE_TOP1_CLASSES_H
+#pragma once
 
 #include "compare/matching/matching.h"
 #include "compare/metrics/kernels/kernels.h"
@@ -106,5 +105,3 @@ struct nd_runs_of {
  * are alike, or one is and all others are one another's. (Noise of a generator that begins alike gives the
  * other's bits in the first run alone.) ND_ERR_MEMORY. */
 enum nd_status nd_repeats_count_of(struct nd_runs_of *runs, struct nd_error *err);
-
-#endif

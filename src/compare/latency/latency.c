@@ -3,13 +3,10 @@
 
 #include <assert.h>
 #include <math.h>
-#include <string.h>
 
 #include "core/memory.h"
 #include "core/random.h"
 #include "core/statistics/series.h"
-#include "core/text/options.h"
-#include "npudiff/compare/latency.h"
 
 enum { N_PEELS = 3 };
 /* docs/science/latency.md#modes. */

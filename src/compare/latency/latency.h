@@ -1,6 +1,5 @@
 /* What the examination of a series of latencies works with. docs/science/latency.md. */
-#ifndef ND_LATENCY_LATENCY_H
-#define ND_LATENCY_LATENCY_H
+#pragma once
 
 #include "core/error.h"
 #include "npudiff/compare/latency.h"
@@ -28,5 +27,3 @@ void nd_latency_conclude(const struct nd_latency_options *options, struct nd_lat
 
 /* Slow runs with p below this give other bits. */
 #define ND_LATENCY_JOIN_LEVEL 0.01
-
-#endif

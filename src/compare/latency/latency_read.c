@@ -1,11 +1,8 @@
 /* Lists of latencies of other tools: text, CSV, NumPy, JSON. docs/science/latency.md. */
 #include <jansson.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "compare/placement/ort_profile.h"
-#include "core/error.h"
+#include "compare/placement/profiles.h"
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
@@ -148,12 +145,10 @@ static enum nd_status read_csv(struct nd_list *list, char *header, struct lines 
     list->out.format = "csv";
     while (status == ND_OK && (row = take_line(lines)) != NULL) {
         size_t n_cells = cut_row(row, separator, cells);
-        if (n_cells <= column)
-            status = nd_fail(err, ND_E_LATENCY_FORMAT, list->path,
-                             "'%s', line %zu: %zu cells, and column %zu is asked for", list->path,
-                             lines->number, n_cells, column + 1);
-        else
-            status = add_text(list, cells[column], lines->number, err);
+        status = n_cells <= column ? nd_fail(err, ND_E_LATENCY_FORMAT, list->path,
+                                             "'%s', line %zu: %zu cells, and column %zu is asked for",
+                                             list->path, lines->number, n_cells, column + 1)
+                                   : add_text(list, cells[column], lines->number, err);
     }
     free(cells);
     return status;

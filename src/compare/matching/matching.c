@@ -5,10 +5,7 @@
 #include <fnmatch.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
 #include "npudiff/capture/capture.h"
@@ -172,9 +169,7 @@ enum nd_status nd_matching_make(const struct nd_capture *const *captures, size_t
     ND_TRY(align_items(&a, &probe_kind, &a.probe_names, &a.probes, &a.n_probes, err));
     ND_TRY(digest_inputs(&a, err));
     note_unknown_inputs(&a);
-    *out = a;
-    a = (struct nd_aligned_captures){0};
-    return ND_OK;
+    return ND_GIVE(out, a);
 }
 
 void nd_matching_deinit(struct nd_aligned_captures *alignment)

@@ -1,7 +1,6 @@
 /* Which tensor, probe and sample of one capture stands beside which of another.
  * docs/reference/metrics.md#alignment. */
-#ifndef ND_COMPARE_MATCHING_H
-#define ND_COMPARE_MATCHING_H
+#pragma once
 
 #include "capture/read/view.h"
 #include "npudiff/compare/compare.h"
@@ -80,5 +79,3 @@ enum nd_status nd_align_samples(const struct nd_aligned_captures *alignment, siz
 
 /* Replaces *text (freed first, may be NULL) by the formatted string. ND_ERR_MEMORY leaves *text NULL. */
 enum nd_status nd_text_set(char **text, struct nd_error *err, const char *fmt, ...) ND_PRINTF(3, 4);
-
-#endif

@@ -6,7 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "compare/metrics/kernels/float_format.h"
 #include "core/error.h"
 
 static const struct nd_float_format *narrower(const struct nd_layout *a, const struct nd_layout *b)

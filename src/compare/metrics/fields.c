@@ -2,13 +2,10 @@
  * docs/reference/metrics.md#parts. */
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "compare/metrics/fields.h"
 #include "compare/metrics/permutation.h"
 #include "compare/metrics/states.h"
-#include "core/error.h"
 #include "core/memory.h"
 #include "npudiff/core/parse.h"
 

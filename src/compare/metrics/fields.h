@@ -1,8 +1,7 @@
 /* What the state of a metric is made of. Every kind of field merges by an operation without an order (exact
  * sums, extremes, unions), which is why results do not depend on threads or parts.
  * docs/reference/metrics.md#parts. */
-#ifndef ND_METRICS_FIELDS_H
-#define ND_METRICS_FIELDS_H
+#pragma once
 
 #include "compare/metrics/kernels/exact_sum.h"
 #include "compare/metrics/kernels/log_histogram.h"
@@ -76,5 +75,3 @@ static inline void nd_bitset_add(struct nd_bitset *set, size_t bit)
     set->n_set += (set->words[bit / 64] & mask) == 0;
     set->words[bit / 64] |= mask;
 }
-
-#endif

@@ -1,9 +1,7 @@
 /* Rules for tensors, as the user gives them, and the gate of one tensor. docs/reference/metrics.md#gates. */
-#include "compare/metrics/gates.h"
+#include "compare/metrics/block.h"
 
 #include <fnmatch.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/memory.h"
 #include "core/text/strbuf.h"

@@ -1,9 +1,9 @@
 /* One side of a pair: how its elements are stored and what they mean. docs/reference/metrics.md#sums and
  * #mixed-types. */
-#ifndef ND_METRICS_LAYOUT_H
-#define ND_METRICS_LAYOUT_H
+#pragma once
 
 #include "compare/metrics/kernels/kernels.h"
+#include "npudiff/core/tensor.h"
 
 /* Values of a block are loaded as `x`: quantised value - zero point, or the float itself; `unit * x` is the
  * real value. With a scale per channel, and where real values were asked for, x is the real value already and
@@ -51,4 +51,22 @@ double nd_layout_stored(const struct nd_layout *layout, const unsigned char *byt
 /* Coordinates of a flat index. coordinates has ND_MAX_RANK entries. */
 void nd_layout_coordinates(const struct nd_shape *shape, size_t index, int64_t *coordinates);
 
-#endif
+/* ---- float types: their ranges, and rounding a double to one of them: docs/reference/metrics.md#ulp ---- */
+
+struct nd_float_format {
+    enum nd_dtype dtype;
+    int exponent_bits;
+    int fraction_bits;
+    double max; /* the largest finite value */
+};
+
+/* The format of a float dtype (nd_dtype_is_float), NULL for others. Static storage. */
+const struct nd_float_format *nd_float_format(enum nd_dtype dtype);
+
+double nd_float_max(const struct nd_float_format *format);
+
+/* The least positive normal value. */
+double nd_float_min_normal(const struct nd_float_format *format);
+
+/* How many floats of the format the two values are apart once they are rounded to it; neither may be NaN. */
+uint64_t nd_float_distance_in(const struct nd_float_format *format, double a, double b);

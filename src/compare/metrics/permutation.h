@@ -1,6 +1,5 @@
 /* Tensors whose axes were exchanged. docs/reference/metrics.md#structure. */
-#ifndef ND_METRICS_PERMUTATION_H
-#define ND_METRICS_PERMUTATION_H
+#pragma once
 
 #include "npudiff/core/tensor.h"
 
@@ -13,5 +12,3 @@ uint64_t nd_permutation_find(const struct nd_shape *shape, size_t elem_bytes, co
 
 /* The permutation of that number, for all dimensions; the identity when there is none of that number. */
 void nd_permutation_describe(const struct nd_shape *shape, uint64_t number, int *permutation);
-
-#endif

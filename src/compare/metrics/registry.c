@@ -2,11 +2,8 @@
  * states.h and a section of docs/reference/metrics.md. */
 #include <assert.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "compare/metrics/states.h"
-#include "core/error.h"
 #include "core/memory.h"
 
 static const struct nd_metric *const metrics[] = {

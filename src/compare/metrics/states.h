@@ -1,7 +1,6 @@
 /* The state of every metric of one pair of tensors, and the interface of a metric. The list is in
  * registry.c. */
-#ifndef ND_METRICS_STATES_H
-#define ND_METRICS_STATES_H
+#pragma once
 
 #include "compare/metrics/block.h"
 #include "compare/metrics/fields.h"
@@ -209,5 +208,3 @@ void nd_probabilities_describe(struct nd_probabilities *probabilities);
  */
 void nd_distribution_add(struct nd_distribution_state *state, const struct nd_probabilities *ref,
                          const struct nd_probabilities *test);
-
-#endif

@@ -2,13 +2,11 @@
  */
 #include <assert.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "compare/placement/placement.h"
 #include "core/files/file.h"
 #include "core/memory.h"
-#include "core/text/words.h"
+#include "core/text/strbuf.h"
 #include "model/graph/parts.h"
 
 /* How the placement cuts the graph: pieces that run at once or one after the other in one place, the tensors

@@ -1,9 +1,7 @@
 /* Shared by the files of placement: what is known while a report is made. */
-#ifndef ND_PLACEMENT_PLACEMENT_H
-#define ND_PLACEMENT_PLACEMENT_H
+#pragma once
 
-#include "compare/placement/ort_profile.h"
-#include "compare/placement/qnn_csv.h"
+#include "compare/placement/profiles.h"
 #include "model/graph/infer.h"
 #include "npudiff/compare/placement.h"
 
@@ -39,5 +37,3 @@ enum nd_where nd_placing_where(const struct nd_placing *placing, const char *pro
 
 /* Matches the nodes of the assignment, of the profiles and of the model. */
 enum nd_status nd_placing_match(struct nd_placing *placing, struct nd_error *err);
-
-#endif

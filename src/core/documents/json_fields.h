@@ -4,11 +4,10 @@
  *     ND_MEMBERS(pair_members, ND_FIELD("reference", TEXT, reference), ND_FIELD("samples", COUNT, n_samples));
  *     #undef S
  */
-#ifndef ND_BASE_JSON_FIELDS_H
-#define ND_BASE_JSON_FIELDS_H
+#pragma once
 
-#include "core/arena.h"
 #include "core/documents/json_out.h"
+#include "core/memory.h"
 
 /* The type of the member, and the value that stands for "not known": null in JSON. Where none is named, the
  * member is always known. */
@@ -69,5 +68,3 @@ void nd_json_put_members(struct nd_json *json, const struct nd_members *members,
  * lists are copies in the arena, which remembers where memory was out. */
 void nd_json_get_members(const json_t *tree, const struct nd_members *members, void *object,
                          struct nd_arena *arena);
-
-#endif

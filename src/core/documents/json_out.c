@@ -2,11 +2,8 @@
 #include "core/documents/json_out.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/memory.h"
-#include "core/text/strbuf.h"
 #include "npudiff/core/parse.h"
 
 static bool is_in_line(const struct nd_json *json)
@@ -31,7 +28,7 @@ static bool is_plain(const char *text)
 }
 
 /* JSON text, with escapes in the place of characters that a terminal or a log of CI obeys, which are in its
- * strings alone. What shows them otherwise (src/cli/terminal/safe_output.c) would break the text. */
+ * strings alone. What shows them otherwise (src/cli/terminal/terminal.c) would break the text. */
 static void put_escaped(struct nd_strbuf *out, const char *text)
 {
     const char *begin = text;

@@ -1,8 +1,7 @@
 /* Writing JSON as it is visited, straight into a string: a comparison of many devices has millions of members,
  * and a tree of them would not fit in memory. Keys are NULL in arrays and for the root.
  */
-#ifndef ND_BASE_JSON_OUT_H
-#define ND_BASE_JSON_OUT_H
+#pragma once
 
 #include <jansson.h>
 #include <stdint.h>
@@ -87,5 +86,3 @@ json_t *nd_json_number(double value);
 
 /* The same where NaN stands for what is not known: null. */
 json_t *nd_json_known(double value);
-
-#endif

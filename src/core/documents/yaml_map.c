@@ -2,8 +2,6 @@
 #include <fnmatch.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/documents/yaml_map.h"
 #include "core/files/file.h"

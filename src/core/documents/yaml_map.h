@@ -1,8 +1,7 @@
 /* YAML mappings into structs: every key is known, occurs once and has its type, or the error says line and
  * column. For campaigns (docs/reference/campaign.md) and for what describes an import
  * (docs/reference/import-map.md). And the limits on what a hostile file may cost. */
-#ifndef ND_BASE_YAML_MAP_H
-#define ND_BASE_YAML_MAP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -99,5 +98,3 @@ struct nd_yaml_excess {
 /* Before the text is parsed: how deep lists and mappings lie in each other, how many anchors and tag directives
  * there are. What is no YAML is left to the parser. False when out of memory. */
 bool nd_yaml_check_text(const char *text, size_t n_bytes, struct nd_yaml_excess *excess);
-
-#endif

@@ -1,6 +1,5 @@
 /* Whole files, complete writes, and files that appear under their final name only when they are whole. */
-#ifndef ND_BASE_FILE_H
-#define ND_BASE_FILE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -178,5 +177,3 @@ static inline size_t nd_token_stem_bytes(const char *name)
     bool has_token = digits < n && digits > n_mark && memcmp(name + digits - n_mark, mark, n_mark) == 0;
     return has_token ? digits - n_mark : n;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* One task per index on several threads, with the same outcome whatever the threads do. */
-#ifndef ND_BASE_PARALLEL_H
-#define ND_BASE_PARALLEL_H
+#pragma once
 
 #include <stddef.h>
 
@@ -22,5 +21,3 @@ enum nd_status nd_parallel_for(size_t n_threads, size_t n_tasks,
                                enum nd_status (*run)(void *context, size_t worker, size_t task,
                                                      struct nd_error *err),
                                void *context, struct nd_error *err);
-
-#endif

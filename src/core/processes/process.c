@@ -5,8 +5,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -319,7 +317,7 @@ static char *hand_over(struct stream *stream, size_t *n)
 enum nd_status nd_process_run(const struct nd_process *process, struct nd_process_end *end,
                               struct nd_error *err)
 {
-    struct nd_process_end made = {.exit_code = -1};
+    ND_CLEANUP(nd_process_end_deinit) struct nd_process_end made = {.exit_code = -1};
     struct run run = {.process = process, .started_ns = nd_clock_awake_ns()};
     run.streams[0] = (struct stream){.fd = -1,
                                      .limit = process->stdout_limit_bytes > 0 ? process->stdout_limit_bytes
@@ -350,11 +348,7 @@ enum nd_status nd_process_run(const struct nd_process *process, struct nd_proces
         close_fd(&run.streams[i].fd);
         free(run.streams[i].text);
     }
-    if (status == ND_OK)
-        *end = made;
-    else
-        nd_process_end_deinit(&made);
-    return status;
+    return status == ND_OK ? ND_GIVE(end, made) : status;
 }
 
 void nd_process_end_deinit(struct nd_process_end *end)

@@ -1,6 +1,5 @@
 /* Other programs: started; or run to their end, and what they print is read. */
-#ifndef ND_BASE_PROCESS_H
-#define ND_BASE_PROCESS_H
+#pragma once
 
 #include <signal.h>
 #include <stdbool.h>
@@ -92,5 +91,3 @@ void nd_process_tree_keep(void);
 /* Kills every process below root, also those that start while it looks. Root itself stays. Where root is this
  * process, all its children are waited for: nobody else may wait for one. */
 void nd_process_tree_kill(pid_t root);
-
-#endif

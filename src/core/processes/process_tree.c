@@ -2,8 +2,6 @@
 #include "core/processes/process.h"
 
 #include <dirent.h>
-#include <signal.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <sys/wait.h>
 #include <time.h>

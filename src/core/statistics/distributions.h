@@ -1,7 +1,6 @@
 /* exp and ln, the quantiles of the normal distribution and the binomial distribution: the same bits on every
  * machine, which a C library does not promise. docs/science/statistics.md#numbers. */
-#ifndef ND_CORE_DISTRIBUTIONS_H
-#define ND_CORE_DISTRIBUTIONS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -29,5 +28,3 @@ double nd_binomial_log_pmf(uint64_t k, uint64_t n, double p, double q);
  * tenth of a second at 1e9. */
 double nd_binomial_upper(uint64_t k, uint64_t n, double alpha);
 double nd_binomial_lower(uint64_t k, uint64_t n, double alpha);
-
-#endif

@@ -2,7 +2,6 @@
  * looks after every sample, and what is drawn with replacement. docs/science/statistics.md. */
 #include <assert.h>
 #include <math.h>
-#include <stdlib.h>
 
 #include "core/statistics/distributions.h"
 #include "core/statistics/evidence.h"

@@ -1,7 +1,6 @@
 /* What samples prove: a proportion and its interval, two sides on the same samples, many questions at once,
  * looks after every sample, and what is drawn with replacement. docs/science/statistics.md. */
-#ifndef ND_CORE_EVIDENCE_H
-#define ND_CORE_EVIDENCE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -144,5 +143,3 @@ struct nd_interval nd_percentiles(double *draws, size_t n, double confidence);
 
 /* The smallest of n > 0 draws that at least this share of them does not exceed. Sorts them. */
 double nd_quantile(double *draws, size_t n, double share);
-
-#endif

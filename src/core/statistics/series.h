@@ -1,6 +1,5 @@
 /* What the examination of latencies is made of: small functions over series of doubles, without state. */
-#ifndef ND_STATS_SERIES_H
-#define ND_STATS_SERIES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -92,5 +91,3 @@ enum { ND_MIXTURE_MIN = 10, ND_MIXTURE_MAX = 20000 };
 /* Fits a sorted series of n logarithms, ND_MIXTURE_MIN <= n <= ND_MIXTURE_MAX and not all equal, by expectation
  * and maximisation from six fixed starts. ND_ERR_MEMORY. */
 enum nd_status nd_mixture_fit(const double *sorted, size_t n, struct nd_mixture *out, struct nd_error *err);
-
-#endif

@@ -1,15 +1,11 @@
 /* How a tensor is cut into chunks, and how a chunk is stored: HDF5's SHUFFLE, then DEFLATE (chunk.h). */
 #include "core/tensors/chunk.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #if ND_HAVE_LIBDEFLATE
 #include <libdeflate.h>
 #endif
 #include <zlib.h>
 
-#include "core/error.h"
 #include "core/memory.h"
 
 enum { TARGET_BYTES = 256 * 1024, MAX_CHUNK_BYTES = 1 << 30 };

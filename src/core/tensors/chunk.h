@@ -2,8 +2,7 @@
  *
  * The agent stores chunks in its spool in the very bytes that the capture will hold; hdf5/chunk_decode.h
  * reverses it. Encoding is a function of the bytes and the level alone. */
-#ifndef ND_SPOOL_CHUNK_H
-#define ND_SPOOL_CHUNK_H
+#pragma once
 
 #include "npudiff/core/tensor.h"
 
@@ -56,5 +55,3 @@ size_t nd_chunk_bound(size_t chunk_bytes);
 /* Shuffles and deflates one chunk, raw, into out (capacity nd_chunk_bound). level 1..9. */
 enum nd_status nd_chunk_encode(const struct nd_chunk_layout *layout, const void *raw, int level, void *out,
                                size_t *out_bytes, struct nd_error *err);
-
-#endif

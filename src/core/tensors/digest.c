@@ -1,5 +1,4 @@
 /* Digests of tensors, by the code for this CPU (digest_template.c). */
-#include <stdlib.h>
 
 #include "core/memory.h"
 #include "core/tensors/digest_internal.h"

@@ -1,6 +1,5 @@
 /* The digest as each instruction set computes it: digest_template.c. */
-#ifndef ND_BASE_DIGEST_INTERNAL_H
-#define ND_BASE_DIGEST_INTERNAL_H
+#pragma once
 
 #include "npudiff/core/tensor.h"
 
@@ -27,5 +26,3 @@ void nd_digest_stream_add(struct nd_digest_stream *stream, const void *data, siz
 
 /* Of all that was added so far. */
 struct nd_digest nd_digest_stream_value(const struct nd_digest_stream *stream);
-
-#endif

@@ -1,6 +1,5 @@
 /* Quantisation parameters (struct nd_quant): copied, freed, laid over a tensor. */
-#ifndef ND_BASE_SCALES_H
-#define ND_BASE_SCALES_H
+#pragma once
 
 #include "core/error.h"
 #include "npudiff/core/tensor.h"
@@ -23,5 +22,3 @@ bool nd_quant_is_sound(const struct nd_quant *quant);
 /* How many elements that follow each other share a scale: element i has scale i / inner % quant->n. At least 1.
  */
 size_t nd_quant_inner(const struct nd_quant *quant, const struct nd_shape *shape);
-
-#endif

@@ -1,7 +1,6 @@
 /* SHA-256 of files, by nettle. Used where a digest must mean something outside this program: models, libraries.
  */
-#ifndef ND_BASE_SHA256_H
-#define ND_BASE_SHA256_H
+#pragma once
 
 #include <stddef.h>
 
@@ -19,5 +18,3 @@ enum nd_status nd_sha256_file_once(const char *path, char hex[static ND_SHA256_H
 
 /* The same of a block of memory. */
 void nd_sha256_bytes(const void *data, size_t size_bytes, char hex[static ND_SHA256_HEX_BYTES]);
-
-#endif

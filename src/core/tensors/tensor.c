@@ -2,9 +2,7 @@
  * (npudiff/core/tensor.h). */
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/tensors/scales.h"
 #include "npudiff/core/tensor.h"

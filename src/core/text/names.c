@@ -3,12 +3,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/memory.h"
 #include "core/text/strbuf.h"
-#include "core/text/words.h"
 #include "npudiff/core/parse.h"
 #include "npudiff/core/tensor.h"
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/text/c_locale.h"
+#include "core/text/strbuf.h"
 #include "npudiff/core/parse.h"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;

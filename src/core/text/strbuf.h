@@ -1,8 +1,8 @@
-/* Texts: a growing string, names, base64, and printing numbers and foreign text. After an allocation failure a
- * string stays failed and empty of further appends; check once at the end. */
-#ifndef ND_BASE_STRBUF_H
-#define ND_BASE_STRBUF_H
+/* Texts: a growing string, names, base64, the time, and printing numbers and foreign text. After an allocation
+ * failure a string stays failed and empty of further appends; check once at the end. */
+#pragma once
 
+#include <locale.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -116,4 +116,31 @@ const char *nd_axis_word(const struct nd_shape *shape, int axis);
 enum { ND_RANGE_BYTES = 96 };
 bool nd_range_format(const struct nd_shape *shape, size_t first, size_t last, char text[ND_RANGE_BYTES]);
 
-#endif
+/* ---- the time as captures, stores and policies state it: UTC, or what SOURCE_DATE_EPOCH says ---- */
+
+/* As ISO 8601 writes a time: 20 bytes and a NUL. */
+#define ND_UTC_TIME "%Y-%m-%dT%H:%M:%SZ"
+
+/* Writes it as strftime does. False where the time is none that a calendar has, or does not fit; out is then
+ * not to be used. */
+bool nd_utc_now(const char *format, char *out, size_t size);
+
+/* Whether SOURCE_DATE_EPOCH is set: then nothing that differs between two equal runs is stored. */
+bool nd_is_reproducible(void);
+
+/* ---- the C locale for numbers: whatever the program's locale is, a decimal point is a point ---- */
+
+/* The calling thread writes and reads numbers in the C locale from now on; give the result to uselocale to end
+ * that. Thread safe. */
+locale_t nd_use_c_locale(void);
+
+/* ---- whether a word is one of a few ---- */
+
+/* words ends with NULL. False for a word that is NULL. */
+bool nd_is_one_of(const char *word, const char *const *words);
+
+/* "Conv Gemm" has the word "Conv", and "" alone the word "". */
+bool nd_has_word(const char *words, const char *word);
+
+/* ND_IS_ONE_OF(op_type, "Conv", "Gemm") */
+#define ND_IS_ONE_OF(word, ...) nd_is_one_of(word, (const char *const[]){__VA_ARGS__, NULL})

@@ -17,7 +17,6 @@
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/tensors/sha256.h"
-#include "core/text/options.h"
 #include "core/text/strbuf.h"
 #include "devices/runtimes/runtimes.h"
 #include "devices/runtimes/sdk.h"

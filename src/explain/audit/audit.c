@@ -4,17 +4,15 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "arithmetic/exact/eval_graph.h"
 #include "arithmetic/exact/linear/rounding.h"
 #include "capture/read/view.h"
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/tensors/scales.h"
 #include "core/text/strbuf.h"
-#include "explain/audit/audit_checks.h"
+#include "npudiff/explain/audit.h"
+#include "npudiff/model/model.h"
 
 static enum nd_status nd_audit_exact(const struct nd_capture *capture, const struct nd_model *model,
                                      struct nd_audit_check *check, struct nd_error *err);

@@ -18,8 +18,7 @@
  * Quantised values that no fault explains exactly are judged as a whole tensor after that.
  *
  * All functions are pure and safe to call from any thread on data that nobody changes. */
-#ifndef ND_DIAGNOSIS_H
-#define ND_DIAGNOSIS_H
+#pragma once
 
 #include "npudiff/core/tensor.h"
 
@@ -222,5 +221,3 @@ void nd_diagnose_same_qvalues(const float *ref, const float *test, size_t n, con
  * one side is not quantised nothing is found. */
 void nd_diagnose_encoding(const struct nd_quant *model, const struct nd_quant *capture,
                           struct nd_diagnosis *out);
-
-#endif

@@ -2,11 +2,8 @@
 #include "explain/diagnosis/look.h"
 
 #include <limits.h>
-#include <math.h>
-#include <stdlib.h>
 
 #include "arithmetic/exact/linear/rounding.h"
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/statistics/series.h"
 #include <stdarg.h>

@@ -7,8 +7,7 @@
  * count
  *
  * Where a recogniser must ask more of the one than of the other, struct nd_criteria has both numbers. */
-#ifndef ND_DIAGNOSIS_LOOK_H
-#define ND_DIAGNOSIS_LOOK_H
+#pragma once
 
 #include <math.h>
 
@@ -194,7 +193,7 @@ struct nd_own_step {
     double step, chance;
 };
 struct nd_own_step nd_find_own_step(const struct nd_look *look, const double *x);
-/* clamp.c. Where the captured values' type ends, as real numbers; of floats infinite. */
+/* cliff.c. Where the captured values' type ends, as real numbers; of floats infinite. */
 void nd_ends_of_type(const struct nd_evidence *e, double *low, double *high);
 
 /* The recognisers of the table, each adds what it finds. */
@@ -225,5 +224,3 @@ void nd_try_truncation(const struct nd_look *look);
 void nd_try_ties(const struct nd_look *look);
 void nd_try_step(const struct nd_look *look);
 void nd_try_comparison(const struct nd_look *look);
-
-#endif

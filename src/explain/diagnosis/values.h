@@ -1,6 +1,5 @@
 /* Beside the table of diagnosis.h: what is asked of values by a question of its own. */
-#ifndef ND_DIAGNOSIS_VALUES_H
-#define ND_DIAGNOSIS_VALUES_H
+#pragma once
 
 #include "explain/diagnosis/diagnosis.h"
 
@@ -56,5 +55,3 @@ struct nd_growth_law {
  * is named from 6 layers on. Growth needs a law that leaves half the variance of the logarithms or less; of two
  * laws the better one must leave three quarters of the other's. */
 void nd_values_find_growth(const double *errors, size_t n, struct nd_growth_law *out);
-
-#endif

@@ -3,12 +3,10 @@
 #include "explain/evaluate/channel_pairs.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 #include "arithmetic/operators/ops_shared.h"
-#include "core/error.h"
 #include "core/memory.h"
-#include "core/text/words.h"
+#include "core/text/strbuf.h"
 #include "model/graph/loaded.h"
 
 /* ---- graphs ---- */

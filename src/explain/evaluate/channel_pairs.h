@@ -2,8 +2,7 @@
  * the float model computes (cross-layer equalisation; M. Nagel et al., "Data-Free Quantization through Weight
  * Equalization and Bias Correction", 2019): Conv, ConvTranspose or Gemm, then operators that commute with a
  * positive factor of each channel, then another Conv, ConvTranspose or Gemm, which alone reads the tensor. */
-#ifndef ND_REPLAY_CHANNEL_PAIRS_H
-#define ND_REPLAY_CHANNEL_PAIRS_H
+#pragma once
 
 #include "explain/plan/plan.h"
 
@@ -48,5 +47,3 @@ bool nd_plan_has_range(const struct nd_plan *plan, size_t step);
  * model]: which of its tensors are those of which step. plan: with a float model. ND_ERR_MEMORY. */
 enum nd_status nd_find_pairs(const struct nd_plan *plan, const size_t *step_of_float,
                              enum nd_pair_scales scales, struct nd_pair **out, size_t *n, struct nd_error *err);
-
-#endif

@@ -3,9 +3,7 @@
  * float model is given the same factors before anything is compared with it: its outputs stay what they are.
  * docs/reference/diagnoses.md#equalised-models */
 #include <math.h>
-#include <stdlib.h>
 
-#include "core/error.h"
 #include "core/memory.h"
 #include "explain/evaluate/channel_pairs.h"
 #include "explain/plan/plan.h"

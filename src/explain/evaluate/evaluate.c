@@ -1,12 +1,10 @@
 /* One sample: the references once, then the model on every device's own codes. */
 #include <math.h>
-#include <string.h>
 
 #include "arithmetic/exact/linear/rounding.h"
 #include "arithmetic/operators/kernels/gemm_kernels.h"
-#include "core/error.h"
 #include "core/memory.h"
-#include "explain/evaluate/evaluator.h"
+#include "explain/evaluate/evaluation.h"
 
 /* A group of identical devices: devices whose quantised values are all the same have one vote. */
 static bool counts_in(const struct nd_plan *plan, size_t device, size_t step)

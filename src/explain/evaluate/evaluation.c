@@ -1,7 +1,6 @@
 /* The sums of an evaluation: made, added, merged. evaluation.h says what they count. */
 #include "explain/evaluate/evaluation.h"
 
-#include "core/error.h"
 #include "core/memory.h"
 
 enum nd_status nd_evaluation_init(struct nd_evaluation *evaluation, const struct nd_plan *plan,

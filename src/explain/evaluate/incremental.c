@@ -1,10 +1,6 @@
 /* After a change of one tensor, computes again only what depends on it. */
 #include "explain/evaluate/incremental.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "core/error.h"
 #include "core/memory.h"
 
 enum nd_status nd_incremental_find_layers(const struct nd_plan *plan, struct nd_byte_layers **out,

@@ -1,7 +1,6 @@
 /* What a changed tensor does to what is computed from it: layers behind it are evaluated again, on bytes where
  * they can be (arithmetic/exact/bytes/byte_layer.h), until what they give is the reference's again. */
-#ifndef ND_REPLAY_INCREMENTAL_H
-#define ND_REPLAY_INCREMENTAL_H
+#pragma once
 
 #include "arithmetic/exact/bytes/byte_layer.h"
 #include "explain/evaluate/packed.h"
@@ -55,5 +54,3 @@ enum nd_status nd_incremental_run(struct nd_incremental *incremental, const stru
 enum nd_status nd_incremental_changes(struct nd_incremental *incremental, const struct nd_packed *reference,
                                       const struct nd_incremental_change *change, bool *is_known,
                                       struct nd_error *err);
-
-#endif

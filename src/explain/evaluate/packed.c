@@ -1,12 +1,8 @@
 /* Quantised values in their own width, while they wait for their use. */
 #include "explain/evaluate/packed.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "arithmetic/exact/linear/rounding.h"
 #include "arithmetic/operators/kernels/gemm_kernels.h"
-#include "core/error.h"
 #include "core/memory.h"
 
 size_t nd_packed_width(enum nd_dtype dtype)

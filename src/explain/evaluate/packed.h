@@ -1,6 +1,5 @@
 /* Quantised values that wait for their use: one or two bytes for each, and not a double. */
-#ifndef ND_REPLAY_PACKED_H
-#define ND_REPLAY_PACKED_H
+#pragma once
 
 #include "arithmetic/operators/array.h"
 
@@ -19,5 +18,3 @@ void nd_unpack(const struct nd_packed *packed, double *out);
 void nd_packed_deinit(struct nd_packed *packed);
 /* Bytes that an element of the type takes. */
 size_t nd_packed_width(enum nd_dtype dtype);
-
-#endif

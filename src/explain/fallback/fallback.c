@@ -2,16 +2,12 @@
  * up. */
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/statistics/series.h"
 #include "core/text/strbuf.h"
 #include "explain/diagnosis/diagnosis.h"
 #include "explain/fallback/fallback.h"
-#include "explain/fallback/fallback_parts.h"
 #include "explain/stages.h"
 #include "npudiff/compare/latency.h"
 

@@ -14,12 +14,10 @@
  * Other operators: a computation that is backward stable gives the exact result of inputs that are each off by
  * a rounding. Four patterns of signs show how far that moves a value. */
 #include <math.h>
-#include <string.h>
 
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/random.h"
-#include "explain/evaluate/evaluator.h"
+#include "explain/evaluate/evaluation.h"
 #include "explain/floats/floats.h"
 #include "model/graph/onnx.h"
 
@@ -284,20 +282,18 @@ static enum nd_status bound_sums(const struct nd_float_case *c, size_t n_terms, 
 static enum nd_status shake(const struct nd_float_case *c, const struct nd_array *exact, double *bound,
                             double *squares, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (unsigned k = 0; k < N_PATTERNS && status == ND_OK; k++) {
-        struct nd_array shaken = {0};
-        status = nd_float_run(c, ND_FLOAT_SHAKEN, k + 1, &shaken, err);
-        for (size_t i = 0; status == ND_OK && i < exact->n && i < shaken.n; i++) {
+    for (unsigned k = 0; k < N_PATTERNS; k++) {
+        ND_CLEANUP(nd_array_deinit) struct nd_array shaken = {0};
+        ND_TRY(nd_float_run(c, ND_FLOAT_SHAKEN, k + 1, &shaken, err));
+        for (size_t i = 0; i < exact->n && i < shaken.n; i++) {
             double moved = fabs(shaken.x[i] - exact->x[i]);
             if (!isfinite(moved))
                 continue;
             *squares += moved * moved;
             bound[i] = fmax(bound[i], moved);
         }
-        nd_array_deinit(&shaken);
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status bound_others(const struct nd_float_case *c, double factor, const struct nd_array *exact,
@@ -493,21 +489,19 @@ static enum nd_status count_cut(struct nd_float_case c, const struct nd_array *g
 {
     const struct nd_float_narrow narrow = {.digits = c.digits, .cuts = true};
     const struct nd_float_way of_cut = {.operand = SIZE_MAX, .read = &narrow};
-    enum nd_status status = ND_OK;
-    for (size_t k = 0; k < ND_FLOAT_CUTS && status == ND_OK; k++) {
-        struct nd_array exact = nd_no_array();
+    for (size_t k = 0; k < ND_FLOAT_CUTS; k++) {
+        ND_CLEANUP(forget) struct nd_array exact = nd_no_array();
         c.way = k == 2 ? &of_cut : NULL;
-        status = run_or_none(&c, k == 0 ? ND_FLOAT_ROUNDED : ND_FLOAT_AS_THEY_ARE, &exact, err);
-        for (size_t i = 0; status == ND_OK && i < exact.n && i < given->n; i++) {
+        ND_TRY(run_or_none(&c, k == 0 ? ND_FLOAT_ROUNDED : ND_FLOAT_AS_THEY_ARE, &exact, err));
+        for (size_t i = 0; i < exact.n && i < given->n; i++) {
             double x = nd_float_narrow(&narrow, exact.x[i]), ulp = float_ulp(exact.x[i], c.digits);
             if (!isfinite(x) || fabs(x - float_round(exact.x[i], c.digits)) < ulp / 2)
                 continue;
             sums->n_telling[k]++;
             sums->n_cut[k] += fabs(given->x[i] - x) <= ulp * 0x1p-12;
         }
-        forget(&exact);
     }
-    return status;
+    return ND_OK;
 }
 
 /* own: from the constants as the model has them; reference: nullable. */

@@ -1,14 +1,11 @@
 /* Other ways of computing a layer: which of them predict the device's values, and what they are called. */
-#include "explain/floats/ways.h"
+#include "explain/floats/floats.h"
 
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "arithmetic/variants/attributes.h"
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/statistics/series.h"
 

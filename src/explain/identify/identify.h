@@ -20,12 +20,28 @@
  * Arithmetics that gave equal quantised values on everything seen are one class; a verdict is single when the
  * set has one class. What is not applicable to a layer is neither excluded nor counted.
  * docs/science/theory.md#arithmetics. */
-#ifndef ND_IDENTIFY_H
-#define ND_IDENTIFY_H
+#pragma once
 
 #include "arithmetic/arithmetics/arithmetics.h"
 #include "arithmetic/exact/eval_graph.h"
-#include "explain/identify/identify_captures.h"
+#include "arithmetic/trials/layer_trial.h"
+#include "npudiff/explain/explain.h"
+#include "npudiff/model/model.h"
+
+/* ---- layers that are no sums of products, and have a sum and a multiplier in the specifications of
+ * TensorFlow Lite and of TOSA all the same: means, LeakyRelu and Mul (arithmetic/arithmetics/requantise.h)
+ * ---- */
+
+/* sum * step is the real value. step 0: the layer is none of these. */
+struct nd_specified_sum {
+    double step;       /* the product of the inputs' scales, over n_averaged */
+    double n_averaged; /* of a mean: how many numbers; 1 of a product of two; 0: neither */
+    double slope;      /* of a LeakyRelu: alpha; 0: none */
+};
+
+/* Of the layer that makes the tensor: a GlobalAveragePool, a ReduceMean or a LeakyRelu of one quantised tensor,
+ * or a Mul of two, with one scale each, whose shapes are known. */
+struct nd_specified_sum nd_specified_sum_of(const struct nd_model *model, size_t tensor);
 
 enum {
     ND_IDENTIFY_BINS = 32,     /* of the fraction */
@@ -129,4 +145,75 @@ struct nd_identify_point nd_identify_curve(const struct nd_identify_tally *tally
 /* Of all quantised values of one sign, over all binades. */
 struct nd_identify_bracket nd_identify_threshold(const struct nd_identify_tally *tally, bool is_negative);
 
-#endif
+#define ND_IDENTIFY_CONTAMINATION 0.01 /* the most, by +-1 */
+#define ND_IDENTIFY_NATS 0x1p20        /* how costs are counted */
+#define ND_IDENTIFY_ALPHA 1e-4         /* how often the true arithmetic is excluded, at most */
+
+/* ---- what nd_identify_captures makes: which arithmetics the captures leave possible. identify_captures.c
+ * counts, identify_captures.c decides, report/ writes it ---- */
+
+/* What is said of a layer, of the layers of one operator type, or of a device. */
+struct nd_answer {
+    struct nd_identify_result result;
+    const char *verdict; /* "too-few", "none", "several", "single". Static */
+    uint64_t exceptions; /* quantised values that the best arithmetic does not give; where it is not applicable,
+                            half-even does not */
+    uint64_t reference;  /* quantised values that half-even does not give */
+    double explained;    /* 1 - exceptions / reference; NaN without a reference */
+    struct nd_other_tally whole; /* n and wrong, by arithmetic of whole layers */
+};
+
+/* One layer, in any step of the model; what is no layer is left zeroed. */
+struct nd_identified_layer {
+    char *name, *op_types;
+    bool is_layer, is_conv;
+    bool is_double;        /* evaluated in double precision */
+    bool is_changing;      /* from run to run: then nothing is counted */
+    bool has_fed;          /* of those, its inputs change as well */
+    char *why_not;         /* it cannot be looked at in some probe; NULL: it could in all */
+    struct nd_wide *steps; /* of its accumulator; NULL without one */
+    size_t n_steps;
+    struct nd_specified_sum specified;
+    struct nd_identify_tally tally;
+    struct nd_layer_tally as_whole; /* by arithmetic of whole layers */
+    struct nd_answer *answer;       /* NULL: nothing was counted */
+};
+
+struct nd_identified_type {
+    const char *op_types; /* borrowed from a layer */
+    size_t n_layers;
+    struct nd_answer answer;
+};
+
+struct nd_identified_probe {
+    char *name;
+    size_t n_samples;
+};
+
+struct nd_identified_device {
+    char *uri, *chipset, *capture;
+    char *failure; /* NULL: it did not fail */
+    size_t n_probes;
+    struct nd_identified_probe *probes;
+    size_t n_layers;
+    struct nd_identified_layer *layers; /* [n_units] one for every step, or none */
+    uint64_t n_samples;                 /* of all probes */
+    size_t n_types;
+    struct nd_identified_type *types; /* [n_types] in the order of their first layers */
+    struct nd_answer *answer;         /* of all types; NULL when it failed */
+};
+
+struct nd_identification {
+    size_t n_devices;
+    struct nd_identified_device *devices;
+};
+
+/* Whether the arithmetic is one that is not excluded. */
+bool nd_identified_is_left(const struct nd_identify_result *result, size_t arithmetic);
+/* The classes of arithmetics that are not excluded, by the first arithmetic of each: the one after that one,
+ * SIZE_MAX for the first. SIZE_MAX: there is none, as always with too few quantised values. */
+size_t nd_identified_next_class(const struct nd_identify_result *result, size_t after);
+/* There is no threshold, or contamination. */
+bool nd_identified_is_crossed(const struct nd_identify_bracket *bracket);
+/* Of a layer without an answer. */
+const char *nd_identified_why_not(const struct nd_identified_layer *layer);

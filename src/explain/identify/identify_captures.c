@@ -1,17 +1,11 @@
 /* Captures held against the table of programs: every probe is planned and read as nd_explain does it, and every
  * layer is worked out from the quantised values that the device itself had. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "arithmetic/variants/layer_other.h"
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/statistics/distributions.h"
-#include "core/text/options.h"
-#include "explain/identify/identification.h"
-#include "explain/identify/identify_captures.h"
-#include "explain/identify/identify_parts.h"
+#include "explain/identify/identify.h"
 #include "explain/plan/replay.h"
 #include "npudiff/core/tensor.h"
 
@@ -82,12 +76,10 @@ static size_t count_classes(struct nd_identify_result *out)
 static void conclude(struct nd_identify_result *out)
 {
     out->n_classes = count_classes(out);
-    if (out->best == SIZE_MAX || out->n_open < ND_IDENTIFY_MIN)
-        out->verdict = ND_IDENTIFY_TOO_FEW;
-    else if (out->n_classes == 0)
-        out->verdict = ND_IDENTIFY_NONE;
-    else
-        out->verdict = out->n_classes == 1 ? ND_IDENTIFY_SINGLE : ND_IDENTIFY_SEVERAL;
+    out->verdict = out->best == SIZE_MAX || out->n_open < ND_IDENTIFY_MIN ? ND_IDENTIFY_TOO_FEW
+                   : out->n_classes == 0                                  ? ND_IDENTIFY_NONE
+                   : out->n_classes == 1                                  ? ND_IDENTIFY_SINGLE
+                                                                          : ND_IDENTIFY_SEVERAL;
     uint64_t ref = out->n_wrong[0], left = out->best != SIZE_MAX ? out->n_wrong[out->best] : 0;
     out->explained = ref > 0 ? 1 - (double)left / (double)ref : NAN;
 }
@@ -737,7 +729,5 @@ enum nd_status nd_identify_captures(const struct nd_model *model, const struct n
     ND_TRY_MEMORY(all->devices != NULL, err);
     for (size_t d = 0; d < n_captures; d++)
         ND_TRY(identify_capture(model, captures[d], &own, &all->devices[all->n_devices++], err));
-    *out = all;
-    all = NULL;
-    return ND_OK;
+    return ND_GIVE(out, all);
 }

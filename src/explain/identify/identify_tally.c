@@ -1,11 +1,9 @@
 /* Counting. Everything is a sum of whole numbers, a least or a greatest: the same in any order. */
 #include <math.h>
-#include <stdlib.h>
 
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/random.h"
-#include "explain/identify/identify_parts.h"
+#include "explain/identify/identify.h"
 
 /* What the elements of one channel share, for every arithmetic. */
 struct channel {

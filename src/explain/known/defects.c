@@ -4,7 +4,6 @@
 
 #include "arithmetic/htp/htp.h"
 #include "core/text/strbuf.h"
-#include "core/text/words.h"
 #include "explain/known/defects.h"
 #include "explain/known/expectation.h"
 #include "npudiff/devices/device.h"

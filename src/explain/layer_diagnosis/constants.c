@@ -1,12 +1,8 @@
 /* Which changed constants of a layer explain its wrong values. docs/reference/diagnoses.md. */
-#include "explain/layer_diagnosis/constants.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "arithmetic/exact/linear/rounding.h"
-#include "core/error.h"
 #include "core/memory.h"
 #include "explain/layer_diagnosis/layer_diagnosis.h"
 #include "explain/verdict/health.h"

@@ -3,22 +3,21 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "arithmetic/exact/linear/rounding.h"
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/processes/parallel.h"
 #include "core/random.h"
 #include "core/tensors/scales.h"
 #include "core/text/strbuf.h"
 #include "explain/diagnosis/diagnosis.h"
-#include "explain/layer_diagnosis/diagnose_layers.h"
-#include "explain/layer_diagnosis/hypotheses.h"
 #include "explain/layer_diagnosis/layer_diagnosis.h"
-#include "explain/layer_diagnosis/rounded_twice.h"
 #include "explain/verdict/health.h"
+
+/* ---- means and sums that are rounded twice: an innocent way to be a step off, which many kernels have
+ * ---- */
+
+enum { ND_ROUNDED_TWICE_TEXT_BYTES = 160 };
 
 /* What a device may have computed in a layer instead: the rival values that diagnosis is shown. */
 

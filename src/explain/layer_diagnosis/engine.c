@@ -1,10 +1,5 @@
 /* The arithmetic of an integer processor, from the values of its products. docs/science/verdicts.md. */
-#include "explain/layer_diagnosis/engine.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/processes/parallel.h"
 #include "explain/layer_diagnosis/layer_diagnosis.h"

@@ -3,15 +3,10 @@
  * made of its own recorded inputs. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "arithmetic/exact/linear/rounding.h"
-#include "core/error.h"
 #include "core/memory.h"
 #include "explain/layer_diagnosis/layer_diagnosis.h"
-#include "explain/layer_diagnosis/pair_sums.h"
-#include "explain/verdict/health.h"
 
 /* Which sum of pairs in 16 bits gives the values of a layer. docs/reference/diagnoses.md. */
 

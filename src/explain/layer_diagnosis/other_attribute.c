@@ -1,15 +1,11 @@
 /* Another attribute of a layer's operator: each that arithmetic/variants/attributes.h lists is tried, the layer
  * being worked out anew from the device's own inputs. docs/science/verdicts.md#float-layers. */
-#include "explain/layer_diagnosis/other_attribute.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "core/error.h"
 #include "core/memory.h"
-#include "explain/floats/ways.h"
+#include "explain/floats/floats.h"
 #include "explain/layer_diagnosis/layer_diagnosis.h"
 #include "model/graph/onnx.h"
 

@@ -1,12 +1,11 @@
 /* Which arithmetics a layer's quantised values leave possible, and which one a device uses. A device has one
  * arithmetic for all its layers, or one per operator type; what does not follow it is the suspect, however
  * small the difference. */
-#ifndef ND_EXPLAIN_DEVICE_ARITHMETICS_H
-#define ND_EXPLAIN_DEVICE_ARITHMETICS_H
+#pragma once
 
 #include "explain/evaluate/evaluation.h"
 
-/* How a layer stands to the arithmetic of layers of its device (judge_layers.h). */
+/* How a layer stands to the arithmetic of layers of its device (see below). */
 enum nd_standing {
     ND_STANDING_NONE,    /* the device has no such arithmetic */
     ND_STANDING_FOLLOWS, /* it is explained, whatever its size */
@@ -29,7 +28,7 @@ struct nd_observed_arithmetic {
     size_t arithmetic; /* out: of nd_rounding_rules, what the device does in such layers; SIZE_MAX: not known */
     bool is_exact;     /* out: in every quantised value, else but for what float32 arithmetic can move */
     bool follows;      /* out: the layer does that; true where nothing is known */
-    enum nd_standing standing; /* out, of judge_layers.h */
+    enum nd_standing standing; /* out */
     bool is_of_values;         /* out: and that is by `program`, which all layers of its kind follow */
     bool is_apart;   /* out: it is a table of plain rounding, and has no say in what the other layers do */
     bool is_suspect; /* out, of judge_layers.c: known arithmetic does not give all of its quantised values */
@@ -51,4 +50,15 @@ void nd_find_observed_arithmetics(struct nd_observed_arithmetic *observations, s
 /* Whether it is what arithmetic in floats looks like: rounding once, to the nearest. */
 bool nd_is_plain(size_t arithmetic);
 
-#endif
+/* ---- which arithmetic of whole layers (arithmetic/htp/htp.h) a device has, beside those of values, and
+ * which of its layers do not follow it ---- */
+
+/* Beside what nd_find_observed_arithmetics has found (judge_layers.c): whether that is an arithmetic of layers;
+ * *arithmetic is SIZE_MAX if it is none. Where an arithmetic is expected only arithmetics of that one are
+ * thought of, and one of them is found unless the layers plainly follow something else: then *is_refuted.
+ * is_possible[ND_MAX_LAYER_ARITHMETICS]: all those that every layer that follows *arithmetic follows, too. Then
+ * observed arithmetics of layers that it covers lose their arithmetic of values, and of the others only kinds
+ * that follow one keep it. */
+void nd_find_layer_arithmetics(struct nd_observed_arithmetic *observations, size_t n,
+                               enum nd_expectation expectation, size_t *arithmetic, bool *is_possible,
+                               bool *is_refuted);

@@ -1,14 +1,10 @@
 /* Which arithmetic of whole layers a device has, and which of its layers do not follow it. */
-#include "explain/layers/judge_layers.h"
+#include "explain/layers/device_arithmetics.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
-#include "explain/layers/device_arithmetics.h"
 #include "explain/stages.h"
 
 static bool covers(const struct nd_observed_arithmetic *observed, size_t arithmetic)
@@ -289,10 +285,9 @@ static void set_tables_apart(struct nd_observed_arithmetic *observations, size_t
 static void settle_table(struct nd_observed_arithmetic *observed, size_t device)
 {
     observed->follows = true;
-    if (device != SIZE_MAX && fits(observed, device, observed->is_exact))
-        observed->arithmetic = device;
-    else
-        observed->arithmetic = plain_of(observed, &observed->is_exact);
+    observed->arithmetic = device != SIZE_MAX && fits(observed, device, observed->is_exact)
+                               ? device
+                               : plain_of(observed, &observed->is_exact);
 }
 
 /* A share of a device's layers: those of one operator type, or all. */

@@ -1,5 +1,4 @@
 /* Layers that cannot be evaluated: the reference goes on with the values that a capture has of them. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,10 +3,8 @@
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "core/tensors/scales.h"
 #include "core/text/strbuf.h"
 #include "explain/plan/plan.h"
-#include "explain/plan/survey.h"
 #include "model/graph/onnx.h"
 
 /* ---- what a device has of them ---- */

@@ -3,12 +3,9 @@
  * What comes out is the comparison's `diagnoses` and `depths`. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "arithmetic/operators/array.h"
 #include "compare/findings/top1_classes.h"
-#include "core/error.h"
 #include "core/memory.h"
 #include "explain/diagnosis/values.h"
 #include "npudiff/explain/explain.h"

@@ -2,9 +2,7 @@
  * values, and where the error is larger than arithmetic that nobody knows may make; anything else is
  * unexplained. */
 #include <math.h>
-#include <string.h>
 
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
 #include "explain/layer_diagnosis/layer_diagnosis.h"

@@ -6,15 +6,11 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "arithmetic/exact/linear/rounding.h"
 #include "compare/findings/top1_classes.h"
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
-#include "core/text/words.h"
 #include "explain/plan/plan.h"
 
 /* How much a layer's values change from run to run, while what it reads does not. */

@@ -6,12 +6,11 @@
  *                                         large the error is
  *     nd_explain_fault_verdict            decides what may be said of one of these
  *     nd_explain_find_health              sums up */
-#ifndef ND_EXPLAIN_HEALTH_H
-#define ND_EXPLAIN_HEALTH_H
+#pragma once
 
 #include "explain/diagnosis/diagnosis.h"
 #include "explain/known/defects.h"
-#include "explain/layers/judge_layers.h"
+#include "explain/layers/device_arithmetics.h"
 #include "explain/stages.h"
 #include "explain/verdict/judgement.h"
 
@@ -130,5 +129,3 @@ enum nd_status nd_explain_judge_float_runs(const struct nd_explain_job *job, siz
 /* Fills health, faulty, unexplained and n_follow of the devices, and what is still missing of their layers'
  * evidence. ND_ERR_MEMORY. */
 enum nd_status nd_explain_find_health(const struct nd_explain_job *job, struct nd_error *err);
-
-#endif

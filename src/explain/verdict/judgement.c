@@ -1,9 +1,7 @@
 /* The one place that decides a layer's state: everybody else says what it found, and the members that belong to
  * the state are set with it. docs/reference/verdicts.md. */
 #include <math.h>
-#include <stdlib.h>
 
-#include "core/error.h"
 #include "core/memory.h"
 #include "explain/verdict/judgement.h"
 

@@ -1,7 +1,6 @@
 /* What is said of a layer: nothing but these functions assigns its state. Texts that are taken are empty
  * afterwards, also after an error. docs/reference/verdicts.md. */
-#ifndef ND_EXPLAIN_JUDGEMENT_H
-#define ND_EXPLAIN_JUDGEMENT_H
+#pragma once
 
 #include "core/text/strbuf.h"
 #include "npudiff/explain/explain.h"
@@ -30,5 +29,3 @@ enum nd_status nd_judge_evidence(struct nd_explained_layer *layer, struct nd_str
 /* At the end, of an unexplained layer: within 1 LSB where its arithmetic is not known, and its values are off
  * exact rounding by at most one LSB, half of them at most, and by no bias. */
 void nd_judge_within_lsb(struct nd_explained_layer *layer, bool is_known);
-
-#endif

@@ -1,11 +1,8 @@
 /* What the new scales cost: the outputs before and after, in exact arithmetic with one rounding per layer,
  * against the float model or against the model as it was. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "arithmetic/exact/eval_graph.h"
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/processes/parallel.h"
 #include "explain/plan/replay.h"

@@ -1,19 +1,15 @@
 /* A model aligned: what the caller asks is checked, its stages run in order; of a budget, layers are taken in
  * the order of their effect on the outputs. docs/science/align.md. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "arithmetic/exact/eval_graph.h"
-#include "core/error.h"
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/processes/parallel.h"
-#include "core/text/options.h"
 #include "explain/plan/replay.h"
 #include "improve/align/align_stages.h"
 #include "model/graph/parts.h"
-#include "model/rewrite/fold.h"
+#include "model/rewrite/requantise_model.h"
 
 /* Two arithmetics on one model: in how many values they differ, and what each layer adds to that. Where an
  * arithmetic does not cover a layer, both round its exact values. */
@@ -104,14 +100,13 @@ static enum nd_status run_once(struct run *r, const struct nd_array *inputs, str
 static enum nd_status contrast_all(const struct contrast *c, struct run *r, size_t sample,
                                    const struct nd_array *inputs, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     r->is_different = c->is_different + sample * c->n_tensors;
-    for (size_t p = 1; p < c->job->n_arithmetics && status == ND_OK; p++) {
+    for (size_t p = 1; p < c->job->n_arithmetics; p++) {
         r->usual = c->job->arithmetics[p];
-        status = run_once(r, inputs, err);
+        ND_TRY(run_once(r, inputs, err));
     }
     c->counts[sample] = r->counts;
-    return status;
+    return ND_OK;
 }
 
 /* The noise at the outputs of another arithmetic in one layer, by the signal; of several arithmetics the most.

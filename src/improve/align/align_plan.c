@@ -4,11 +4,8 @@
 #include "improve/align/align_stages.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "arithmetic/exact/eval_graph.h"
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/tensors/scales.h"
 #include "explain/plan/replay.h"

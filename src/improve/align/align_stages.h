@@ -1,6 +1,5 @@
 /* The stages of nd_align. Each fills its part of the result. */
-#ifndef ND_ALIGN_ALIGN_STAGES_H
-#define ND_ALIGN_ALIGN_STAGES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -203,7 +202,7 @@ enum nd_status nd_align_prove(struct nd_align_job *job, struct nd_error *err);
 /* accuracy_cost.c: outputs, and the classes of labelled samples. noises [nd_align_n_samples], nullable: of each
  * sample the error of the aligned model by its signal, of the output that has most. */
 enum nd_status nd_align_accuracy_cost(struct nd_align_job *job, double *noises, struct nd_error *err);
-/* align_verify.c: runs the aligned model on the devices, and corrects the states by what was seen. */
+/* align_job.c: runs the aligned model on the devices, and corrects the states by what was seen. */
 enum nd_status nd_align_verify(struct nd_align_job *job, struct nd_error *err);
 /* certificate.c: of what was found. The aligned model is in result->output. */
 enum nd_status nd_align_certify(const struct nd_align_job *job, struct nd_error *err);
@@ -279,18 +278,6 @@ struct nd_align_pairs {
     size_t n;
 };
 
-/* equalise_pairs.c: pairs between whose layers nothing but Relu and LeakyRelu lies, and whose tensors nobody
- * else reads and no bound holds. Values are those of the model as it came on the samples that weights are
- * rounded for. Call deinit in any case. Errors as nd_exact_graph_create. */
-enum nd_status nd_align_pairs_find(const struct nd_align_job *job, struct nd_align_pairs *pairs,
-                                   struct nd_error *err);
-
-/* The largest weight of each channel. */
-void nd_align_channel_sizes(const struct nd_align_product *product, bool is_output, double *sizes);
-
-/* The factors of one pair alone: sqrt((w1 / R1) / (w2 / R2)). sizes: [2 * n_channels]. */
-void nd_align_pair_factors(const struct nd_align_pair *pair, const double *sizes, double *factors);
-
 /* A model that was equalised: quantised anew by one scale for each tensor, and its weights before that. */
 struct nd_align_equalised {
     struct nd_model *model;
@@ -316,5 +303,3 @@ struct nd_align_folds {
 /* equalise.c: equalises what lowers the error at the outputs, as it is measured; job->model is the model that
  * it led to, or stays. */
 enum nd_status nd_align_equalise_best(struct nd_align_job *job, struct nd_error *err);
-
-#endif

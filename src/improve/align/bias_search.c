@@ -3,10 +3,7 @@
  * candidates for scales and bias are shown to the proof, and the first for which no channel differs is taken.
  * docs/science/align.md#biases. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "core/error.h"
 #include "core/memory.h"
 #include "improve/align/align_stages.h"
 

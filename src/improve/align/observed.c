@@ -1,13 +1,8 @@
 /* What real inputs multiply the weights of layers with. docs/science/align.md. */
 #include "improve/align/align_stages.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "arithmetic/exact/eval_graph.h"
-#include "arithmetic/exact/linear/linear_layer.h"
 #include "arithmetic/operators/window.h"
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/random.h"
 #include "explain/plan/replay.h"

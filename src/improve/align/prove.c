@@ -2,24 +2,18 @@
 #include "improve/align/align_stages.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "arithmetic/exact/eval_graph.h"
-#include "arithmetic/exact/linear/linear_layer.h"
 #include "arithmetic/exact/linear/rounding.h"
-#include "arithmetic/htp/htp.h"
 #include "arithmetic/known/conditions.h"
 #include "arithmetic/trials/alternatives.h"
 #include "arithmetic/variants/layer_other.h"
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/tensors/scales.h"
-#include "core/text/words.h"
+#include "core/text/strbuf.h"
 #include "explain/plan/replay.h"
 #include "model/graph/constants.h"
 #include "model/graph/onnx.h"
-#include "npudiff/improve/align.h"
 
 /* Operators that only move values, or choose the greatest: the range of what they read is enough for what they
  * make. The devices move quantised values only where all scales are equal. */

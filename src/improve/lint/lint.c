@@ -1,15 +1,12 @@
 /* Rules about operators that the NPU computes wrongly, whatever their precision. docs/results/found.md. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "arithmetic/operators/ops_shared.h"
 #include "arithmetic/trials/alternatives.h"
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/tensors/scales.h"
-#include "core/text/options.h"
 #include "improve/lint/lint_job.h"
 #include "npudiff/improve/lint.h"
 #include "quantisation/study.h"

@@ -1,7 +1,6 @@
 /* Rules about biases of products and of BatchNormalization. docs/science/htp-arithmetic.md#biases. F is one
  * operation on float32. */
 #include <math.h>
-#include <stdlib.h>
 
 #include "core/memory.h"
 #include "core/tensors/scales.h"

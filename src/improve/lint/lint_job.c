@@ -4,12 +4,10 @@
 
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/memory.h"
 #include "core/tensors/scales.h"
-#include "core/text/words.h"
+#include "core/text/strbuf.h"
 
 /* ---- looking ---- */
 

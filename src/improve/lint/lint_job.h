@@ -1,6 +1,5 @@
 /* What all rules of lint read, and where they put what they find. */
-#ifndef ND_LINT_JOB_H
-#define ND_LINT_JOB_H
+#pragma once
 
 #include "model/graph/constants.h"
 #include "model/graph/infer.h"
@@ -88,5 +87,3 @@ enum nd_status nd_lint_change_tensor(struct nd_lint_job *job, size_t quantise, c
  */
 enum nd_status nd_lint_change_constant(struct nd_lint_job *job, size_t dequantise, const struct nd_quant *quant,
                                        double *qvalues, size_t n, struct nd_error *err);
-
-#endif

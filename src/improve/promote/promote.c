@@ -2,16 +2,12 @@
  * devices, and held against the float model. docs/reference/commands.md#npudiff-promote. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "compare/engine/engine.h"
-#include "core/error.h"
 #include "core/files/file.h"
 #include "core/memory.h"
-#include "core/text/options.h"
-#include "core/text/words.h"
+#include "core/text/strbuf.h"
 #include "model/graph/infer.h"
 #include "model/rewrite/widen.h"
 #include "npudiff/improve/promote.h"

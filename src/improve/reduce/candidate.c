@@ -2,16 +2,12 @@
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <zip.h>
 
 #include "arithmetic/operators/array.h"
-#include "core/error.h"
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
-#include "core/text/words.h"
 #include "devices/launch.h"
 #include "improve/reduce/reducer.h"
 #include "model/graph/parts.h"
@@ -647,13 +643,11 @@ static enum nd_status write_inputs(struct nd_smaller_model *candidate, const str
     ND_CLEANUP(feed_deinit) struct feed feed = {.n = nd_model_n_inputs(candidate->model)};
     feed.arrays = nd_calloc(feed.n, sizeof *feed.arrays);
     feed.data = nd_calloc(feed.n, sizeof *feed.data);
-    enum nd_status status = feed.arrays != NULL && feed.data != NULL ? ND_OK : nd_fail_memory(err);
+    ND_TRY_MEMORY(feed.arrays != NULL && feed.data != NULL, err);
     candidate->is_all_recorded = true;
-    for (size_t i = 0; status == ND_OK && i < feed.n; i++)
-        status = fill_input(candidate, reducer, i, &feed, err);
-    if (status == ND_OK)
-        status = nd_npz_write(path, feed.arrays, feed.n, err);
-    return status;
+    for (size_t i = 0; i < feed.n; i++)
+        ND_TRY(fill_input(candidate, reducer, i, &feed, err));
+    return nd_npz_write(path, feed.arrays, feed.n, err);
 }
 
 static enum nd_status make_probe(struct nd_smaller_model *candidate, const struct nd_reducer *reducer,

@@ -3,14 +3,11 @@
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/files/file.h"
 #include "core/memory.h"
-#include "core/text/options.h"
 #include "core/text/strbuf.h"
 #include "improve/reduce/reducer.h"
 #include "model/graph/loaded.h"
@@ -519,24 +516,23 @@ static enum nd_status work(struct nd_reducer *reducer, struct nd_error *err)
     struct nd_reduction *out = reducer->out;
     bool has_difference = reducer->options->has_difference;
     ND_FREED unsigned *score = nd_calloc(nd_model_n_nodes(reducer->model), sizeof *score);
-    enum nd_status status = score != NULL ? ND_OK : nd_fail_memory(err);
+    ND_TRY_MEMORY(score != NULL, err);
     out->end = ND_REDUCTION_REDUCED;
     /* A difference is one from what was recorded; of a failure the whole model comes first, as it may not fail.
      */
-    if (status == ND_OK && has_difference)
-        status = nd_reducer_record(reducer, err);
-    if (status == ND_OK)
-        status = nd_reducer_try_whole(reducer, score, err);
+    if (has_difference)
+        ND_TRY(nd_reducer_record(reducer, err));
+    ND_TRY(nd_reducer_try_whole(reducer, score, err));
     bool has_work = out->end == ND_REDUCTION_REDUCED;
-    if (status == ND_OK && has_work && !has_difference)
-        status = nd_reducer_record(reducer, err);
-    if (status == ND_OK && has_work)
-        status = nd_reducer_search(reducer, score, err);
-    if (status == ND_OK && has_work && out->n_same == 0)
+    if (has_work && !has_difference)
+        ND_TRY(nd_reducer_record(reducer, err));
+    if (has_work)
+        ND_TRY(nd_reducer_search(reducer, score, err));
+    if (has_work && out->n_same == 0)
         out->end = ND_REDUCTION_WHOLE;
-    if (status == ND_OK && has_work && out->n_same > 0)
-        status = nd_reducer_finish(reducer, err);
-    return status;
+    if (has_work && out->n_same > 0)
+        ND_TRY(nd_reducer_finish(reducer, err));
+    return ND_OK;
 }
 
 static void deinit(struct nd_reducer *reducer)

@@ -1,6 +1,5 @@
 /* One reduction while it runs. */
-#ifndef ND_REDUCE_REDUCER_H
-#define ND_REDUCE_REDUCER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -232,5 +231,3 @@ enum { ND_FAILURE_BEST_SCORE = 4 };
  * ND_FAILURE_BEST_SCORE. By the names in the findings, and by the kind of the operator. */
 enum nd_status nd_failure_score_nodes(const struct nd_model *model, const struct nd_reduction_failure *failure,
                                       const struct nd_capture *capture, unsigned *score, struct nd_error *err);
-
-#endif

@@ -1,9 +1,6 @@
 /* Which parts are tried, and in which order: what the failure speaks of first, then delta debugging. */
 #include "improve/reduce/reducer.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "model/graph/loaded.h"

@@ -1,14 +1,10 @@
 /* Every setting captured, and all of them compared with the device as it is. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "compare/engine/engine.h"
-#include "core/error.h"
 #include "core/files/file.h"
 #include "core/memory.h"
-#include "core/text/options.h"
 #include "core/text/strbuf.h"
 #include "npudiff/compare/latency.h"
 #include "npudiff/improve/sweep.h"

@@ -4,15 +4,11 @@
 
 #include <assert.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "compare/findings/top1_classes.h"
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/random.h"
 #include "core/statistics/distributions.h"
-#include "core/statistics/evidence.h"
 #include "core/text/strbuf.h"
 
 struct nd_patterns {
@@ -320,6 +316,7 @@ enum nd_status nd_spread_measure(const struct nd_rights *in, const struct nd_spr
                                  struct nd_spread *out, struct nd_error *err)
 {
     assert(in->n_samples < UINT32_MAX && options->confidence > 0 && options->confidence < 1);
+    ND_CLEANUP(nd_spread_deinit)
     struct nd_spread made = {.n_devices = in->n_devices, .n_samples = in->n_samples};
     made.common = made.quantised = made.beyond = nothing_known(-1);
     made.spread = nothing_known(0);
@@ -339,11 +336,7 @@ enum nd_status nd_spread_measure(const struct nd_rights *in, const struct nd_spr
         }
         deinit(&w);
     }
-    if (status == ND_OK)
-        *out = made;
-    else
-        nd_spread_deinit(&made);
-    return status;
+    return status == ND_OK ? ND_GIVE(out, made) : status;
 }
 
 void nd_spread_deinit(struct nd_spread *spread)
@@ -503,9 +496,7 @@ enum nd_status nd_top1_read(const struct nd_capture *capture, size_t probe, size
         nd_best_offer(&best, &layout, kernels, sample, 0, layout.n_elems);
         found[i] = best.index;
     }
-    *classes = found;
-    found = NULL;
-    return ND_OK;
+    return ND_GIVE(classes, found);
 }
 
 void nd_paired_count(const int64_t *ref, const int64_t *test, const int64_t *labels, size_t n,

@@ -1,7 +1,6 @@
 /* Accuracies of a fleet on one labelled probe at one output: classes read from captures, who is right; and
  * references that are broken themselves. */
-#ifndef ND_ACCURACY_FLEET_ACCURACY_H
-#define ND_ACCURACY_FLEET_ACCURACY_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -140,5 +139,3 @@ enum nd_status nd_broken_find(const struct nd_capture *capture, char **why, stru
 
 /* Whether an accuracy fell too far: from `before` to `now` right ones of n. */
 bool nd_broken_has_fell_back(size_t before, size_t now, size_t n);
-
-#endif

@@ -4,13 +4,10 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "core/files/file.h"
 #include "core/memory.h"
-#include "core/tensors/sha256.h"
 #include "core/text/strbuf.h"
 #include "npudiff/devices/device.h"
 
@@ -196,10 +193,8 @@ static enum nd_status nd_campaign_read_devices(struct nd_campaign_reading *readi
     enum nd_status status = nd_yaml_list(&reading->yaml, list, "devices", &n, reading->err);
     for (size_t i = 0; status == ND_OK && i < n; i++) {
         const yaml_node_t *node = nd_yaml_item(&reading->yaml, list, i);
-        if (nd_yaml_text(node) != NULL)
-            status = add_uri(reading, node, nd_yaml_text(node), NULL);
-        else
-            status = read_device_mapping(reading, node);
+        status = nd_yaml_text(node) != NULL ? add_uri(reading, node, nd_yaml_text(node), NULL)
+                                            : read_device_mapping(reading, node);
     }
     return status;
 }

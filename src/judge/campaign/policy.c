@@ -4,13 +4,10 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "core/memory.h"
 #include "core/text/strbuf.h"
-#include "core/text/utc.h"
 #include "npudiff/core/parse.h"
 
 /* Which keys a gate has beside the patterns and those of a loosening. */

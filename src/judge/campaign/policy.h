@@ -1,6 +1,5 @@
 /* A policy: what a device must keep to for a model to ship. docs/reference/campaign.md has every key. */
-#ifndef ND_JUDGE_POLICY_H
-#define ND_JUDGE_POLICY_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -196,5 +195,3 @@ enum nd_status nd_keyed_write(const char *path, const char *key, const char *sha
 
 /* Whether nothing is there. What cannot be reached just now is not missing: reading it says why. */
 bool nd_keyed_is_missing(const char *path);
-
-#endif

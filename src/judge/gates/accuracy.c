@@ -1,6 +1,5 @@
 /* Accuracies of every device, against the float model and against the quantised reference. */
 #include <math.h>
-#include <string.h>
 
 #include "core/memory.h"
 #include "core/statistics/evidence.h"

@@ -4,10 +4,8 @@
 
 #include <assert.h>
 #include <math.h>
-#include <stdlib.h>
 
 #include "compare/metrics/layout.h"
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/random.h"
 #include "core/statistics/distributions.h"
@@ -150,9 +148,7 @@ static enum nd_status measure(const struct nd_capture *capture, size_t probe, si
         }
         sums[i] = nd_target_sums_of(values, goal->values + i * goal->n_elems, goal->n_elems);
     }
-    *out = sums;
-    sums = NULL;
-    return ND_OK;
+    return ND_GIVE(out, sums);
 }
 
 static enum nd_status measure_cell(const struct nd_qualify_cell *cell, const struct nd_qualify_target *target,

@@ -1,7 +1,6 @@
 /* How far outputs are from a target tensor, and whether one device is farther than another: for models that do
  * not classify. docs/science/statistics.md#targets. */
-#ifndef ND_GATES_TARGET_H
-#define ND_GATES_TARGET_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -36,5 +35,3 @@ struct nd_target_comparison {
 enum nd_status nd_target_compare(const struct nd_target_sums *ref, const struct nd_target_sums *test,
                                  size_t n_samples, const struct nd_spread_options *options,
                                  struct nd_target_comparison *out, struct nd_error *err);
-
-#endif

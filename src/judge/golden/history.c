@@ -1,9 +1,6 @@
 /* What a store tells over SDKs and chipsets: which tensors changed at which step. Entries that were made of the
  * same model and inputs with the same options are one chart. */
-#include <stdlib.h>
-#include <string.h>
 
-#include "core/arena.h"
 #include "core/memory.h"
 #include "judge/golden/store.h"
 
@@ -336,12 +333,11 @@ static enum nd_status find_also(const struct nd_history_reading *r, size_t from,
 static enum nd_status find_steps(const struct nd_history_reading *r, struct nd_golden_chart *chart,
                                  struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     chart->steps = nd_arena_calloc(r->arena, chart->sdks.n * chart->chipsets.n, sizeof *chart->steps);
     ND_TRY_MEMORY(chart->steps != NULL, err);
     for (size_t c = 0; c < chart->chipsets.n; c++) {
         size_t from = SIZE_MAX;
-        for (size_t s = 0; status == ND_OK && s < chart->sdks.n; s++) {
+        for (size_t s = 0; s < chart->sdks.n; s++) {
             size_t to = c * chart->sdks.n + s;
             if (r->newest[to] == SIZE_MAX)
                 continue;
@@ -353,12 +349,12 @@ static enum nd_status find_steps(const struct nd_history_reading *r, struct nd_g
                                                 .verdict = verdict_of(&chart->cells[from], &chart->cells[to]),
                                                 .first = SIZE_MAX};
                 count_tensors(chart, from, to, step);
-                status = find_also(r, from, to, step, err);
+                ND_TRY(find_also(r, from, to, step, err));
             }
             from = to;
         }
     }
-    return status;
+    return ND_OK;
 }
 
 /* ---- all ---- */
@@ -404,9 +400,7 @@ enum nd_status nd_golden_history(const struct nd_golden *store, struct nd_golden
     for (size_t c = 0; c < history.n_charts; c++)
         ND_TRY(make_chart(&r, c, &history.charts[c], err));
     ND_TRY_MEMORY(!nd_arena_has_failed(r.arena), err);
-    *out = history;
-    history = (struct nd_golden_history){0};
-    return ND_OK;
+    return ND_GIVE(out, history);
 }
 
 void nd_golden_history_deinit(struct nd_golden_history *history)

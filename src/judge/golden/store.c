@@ -4,8 +4,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,9 +11,7 @@
 #include "core/documents/json_out.h"
 #include "core/files/file.h"
 #include "core/memory.h"
-#include "core/text/options.h"
 #include "core/text/strbuf.h"
-#include "core/text/utc.h"
 
 /* ---- in a few words ---- */
 
@@ -156,6 +152,7 @@ static void insert(struct nd_golden_plan *plan, const struct nd_golden_entry *en
 enum nd_status nd_golden_plan(const struct nd_golden *store, const char *model_sha256, const char *runtime,
                               struct nd_golden_plan *out, struct nd_error *err)
 {
+    ND_CLEANUP(nd_golden_plan_deinit)
     struct nd_golden_plan plan = {.entries = nd_calloc(store->n, sizeof *plan.entries)};
     enum nd_status status = plan.entries != NULL ? ND_OK : nd_fail_memory(err);
     for (size_t i = 0; status == ND_OK && i < store->n; i++) {
@@ -170,11 +167,7 @@ enum nd_status nd_golden_plan(const struct nd_golden *store, const char *model_s
         if (is_wanted && (status = nd_golden_entry(store, i, &entry, err)) == ND_OK)
             insert(&plan, &entry);
     }
-    if (status == ND_OK)
-        *out = plan;
-    else
-        nd_golden_plan_deinit(&plan);
-    return status;
+    return status == ND_OK ? ND_GIVE(out, plan) : status;
 }
 
 void nd_golden_plan_deinit(struct nd_golden_plan *plan)
@@ -464,7 +457,7 @@ static enum nd_status make_store(const char *path, struct nd_error *err)
 
 enum nd_status nd_golden_open(const char *path, bool create, struct nd_golden **out, struct nd_error *err)
 {
-    struct nd_golden *store = NULL;
+    ND_CLEANUP(nd_golden_close) struct nd_golden *store = NULL;
     enum nd_status status = check_version(path, err);
     if (status == ND_ERR_NOT_FOUND && create) {
         status = make_store(path, err);
@@ -482,11 +475,7 @@ enum nd_status nd_golden_open(const char *path, bool create, struct nd_golden **
     if (store != NULL)
         store->path = nd_strdup(path);
     status = store == NULL || store->path == NULL ? nd_fail_memory(err) : nd_store_load(store, err);
-    if (status == ND_OK)
-        *out = store;
-    else
-        nd_golden_close(&store);
-    return status;
+    return status == ND_OK ? ND_GIVE(out, store) : status;
 }
 
 void nd_golden_close(struct nd_golden **store)

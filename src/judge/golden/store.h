@@ -1,6 +1,5 @@
 /* A golden store in memory, and the little that reading, writing and judging share. docs/reference/store.md. */
-#ifndef ND_GOLDEN_STORE_H
-#define ND_GOLDEN_STORE_H
+#pragma once
 
 #include <jansson.h>
 
@@ -94,5 +93,3 @@ char *nd_store_path(const struct nd_golden *store, const char *folder, const cha
  * digests only, or the object is gone; ND_ERR_FORMAT: it is damaged. */
 enum nd_status nd_store_open_object(const struct nd_golden *store, const struct nd_store_entry *entry,
                                     struct nd_capture **out, struct nd_error *err);
-
-#endif

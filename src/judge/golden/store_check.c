@@ -1,7 +1,5 @@
 /* Holding a capture against the entry that stands nearest, and two entries against each other. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/memory.h"
 #include "judge/accuracy/fleet_accuracy.h"
@@ -270,25 +268,20 @@ static enum nd_status judge(const struct nd_golden *store, size_t entry, const s
 enum nd_status nd_golden_check(const struct nd_golden *store, const char *capture, bool blame,
                                struct nd_golden_check *out, struct nd_error *err)
 {
-    struct nd_capture *opened = NULL;
+    ND_CLEANUP(nd_capture_close) struct nd_capture *opened = NULL;
     struct candidate nearest = {.entry = SIZE_MAX};
+    ND_CLEANUP(nd_golden_check_deinit)
     struct nd_golden_check check = {
         .verdict = "not comparable", .exit_code = ND_EXIT_NOT_COMPARABLE, .capture = capture};
     ND_TRY(nd_capture_open(capture, &opened, err));
-    json_t *record = nd_record_of_capture(opened);
-    enum nd_status status = record != NULL ? find_nearest(store, record, &nearest, err) : nd_fail_memory(err);
+    json_auto_t *record = nd_record_of_capture(opened);
+    ND_TRY(record != NULL ? find_nearest(store, record, &nearest, err) : nd_fail_memory(err));
     check.difference = nearest.difference;
-    if (status == ND_OK && nearest.entry != SIZE_MAX) {
+    if (nearest.entry != SIZE_MAX) {
         decide(&check, store->entries[nearest.entry].json, record, blame);
-        status = judge(store, nearest.entry, opened, &check, err);
+        ND_TRY(judge(store, nearest.entry, opened, &check, err));
     }
-    json_decref(record);
-    nd_capture_close(&opened);
-    if (status == ND_OK)
-        *out = check;
-    else
-        nd_golden_check_deinit(&check);
-    return status;
+    return ND_GIVE(out, check);
 }
 
 /* ---- diff ---- */
@@ -322,7 +315,7 @@ enum nd_status nd_golden_diff(const struct nd_golden *store, const char *ref, co
                               struct nd_golden_check *out, struct nd_error *err)
 {
     size_t a = 0, b = 0;
-    struct nd_golden_check check = {.has_entry = true};
+    ND_CLEANUP(nd_golden_check_deinit) struct nd_golden_check check = {.has_entry = true};
     ND_TRY(find_entry(store, ref, &a, err));
     ND_TRY(find_entry(store, test, &b, err));
     const json_t *left = store->entries[a].json, *right = store->entries[b].json;
@@ -346,9 +339,5 @@ enum nd_status nd_golden_diff(const struct nd_golden *store, const char *ref, co
     nd_capture_close(&kept[1]);
     if (check.exit_code == ND_EXIT_DEVICE_FAILED) /* both were accepted, failed or not */
         check.exit_code = ND_EXIT_DIFFERS;
-    if (status == ND_OK)
-        *out = check;
-    else
-        nd_golden_check_deinit(&check);
-    return status;
+    return status == ND_OK ? ND_GIVE(out, check) : status;
 }

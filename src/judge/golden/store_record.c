@@ -4,13 +4,10 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/documents/json_out.h"
 #include "core/files/file.h"
 #include "core/memory.h"
-#include "core/tensors/sha256.h"
 #include "core/text/strbuf.h"
 
 static const char library_prefix[] = "library ";

@@ -1,7 +1,5 @@
 /* Captures and bundles from the field. docs/reference/store.md#bundles. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "core/files/file.h"
@@ -40,7 +38,7 @@ static enum nd_status read_bundle(const char *path, json_t **record, struct nd_e
     enum nd_status status = nd_file_read(path, ND_BUNDLE_MAX_BYTES, &data, &n, err);
     if (status != ND_OK)
         return status;
-    json_t *bundle = json_loadb(data, n, JSON_REJECT_DUPLICATES, &where);
+    json_auto_t *bundle = json_loadb(data, n, JSON_REJECT_DUPLICATES, &where);
     const json_t *version = json_object_get(bundle, "npudiff_bundle");
     const char *problem = NULL;
     free(data);
@@ -56,11 +54,7 @@ static enum nd_status read_bundle(const char *path, json_t **record, struct nd_e
                          json_integer_value(version), (int)ND_BUNDLE_VERSION);
     else if ((problem = nd_record_problem(bundle)) != NULL)
         status = nd_fail(err, ND_E_BUNDLE_FORMAT, path, "'%s' is damaged: %s", path, problem);
-    if (status == ND_OK)
-        *record = bundle;
-    else
-        json_decref(bundle);
-    return status;
+    return status == ND_OK ? ND_GIVE(record, bundle) : status;
 }
 
 static bool starts_like_json(const char *path)

@@ -1,7 +1,5 @@
 /* What a campaign comes to: models, probes, devices, and where each capture goes. docs/reference/campaign.md.
  */
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/documents/json_out.h"
 #include "core/files/file.h"
@@ -70,16 +68,13 @@ static enum nd_status nd_qualify_plan_prepared(const struct nd_qualification *q,
                                                const struct nd_qualify_model *model, const char *path,
                                                struct nd_qualify_cell *cell, struct nd_error *err)
 {
-    enum nd_status status = nd_model_load(path, &cell->prepared, err);
-    if (status == ND_OK)
-        status = nd_qualify_set_dims(cell->prepared, &model->campaign->dims, err);
-    if (status == ND_OK)
-        status = check_fit(q, model, cell->prepared, path, err);
-    if (status == ND_OK)
-        status = nd_prepared_read(cell->prepared, &cell->binary, err);
+    ND_TRY(nd_model_load(path, &cell->prepared, err));
+    ND_TRY(nd_qualify_set_dims(cell->prepared, &model->campaign->dims, err));
+    ND_TRY(check_fit(q, model, cell->prepared, path, err));
+    ND_TRY(nd_prepared_read(cell->prepared, &cell->binary, err));
     cell->model = cell->prepared;
     cell->tensors = "none"; /* what ships has no tensors to make visible */
-    return status;
+    return ND_OK;
 }
 
 const char *nd_qualify_text(const struct nd_qualification *q, const char *text)

@@ -3,8 +3,6 @@
  * captures' bytes among it. Whoever finds no product of these captures does the work. */
 #include <math.h>
 #include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "core/files/file.h"

@@ -1,8 +1,7 @@
 /* The result of a campaign as a document: its members in JSON, read again, and verdicts by name.
  * docs/reference/campaign.md. */
-#include <string.h>
 
-#include "core/error.h"
+#include "core/memory.h"
 #include "judge/release/qualify.h"
 
 /* ---- verdicts ---- */
@@ -222,7 +221,7 @@ enum nd_status nd_qualified_read(const char *json, struct nd_qualified *out, str
     if (is_good && format == 1)
         rename_members(root);
     struct nd_arena *arena = nd_arena_create();
-    struct nd_qualified made = {.owner = arena};
+    ND_CLEANUP(nd_qualified_deinit) struct nd_qualified made = {.owner = arena};
     enum nd_status status = is_good ? ND_OK
                                     : nd_fail(err, ND_E_RESULT_FORMAT, NULL,
                                               "no result of a campaign, or one of a different format");
@@ -235,11 +234,7 @@ enum nd_status nd_qualified_read(const char *json, struct nd_qualified *out, str
         made.counts[v].n = made.counts[v].n != SIZE_MAX ? made.counts[v].n : 0;
     }
     json_decref(root);
-    if (status == ND_OK)
-        *out = made;
-    else
-        nd_qualified_deinit(&made);
-    return status;
+    return status == ND_OK ? ND_GIVE(out, made) : status;
 }
 
 void nd_qualified_deinit(struct nd_qualified *result)

@@ -6,18 +6,12 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
 
-#include "core/error.h"
 #include "core/files/file.h"
 #include "core/memory.h"
-#include "core/text/options.h"
 #include "core/text/strbuf.h"
-#include "judge/campaign/policy.h"
 #include "record/sessions/capture_run.h"
 
 /* ---- what was found, as the result of the campaign ---- */
@@ -676,7 +670,7 @@ enum nd_status nd_qualify(const char *campaign, const struct nd_qualify_options 
     struct nd_qualify_options own = {.struct_size = sizeof own};
     ND_TRY(nd_options_read(&own, sizeof own, options, err));
     struct nd_qualification q;
-    struct nd_qualify_result result = {0};
+    ND_CLEANUP(nd_qualify_result_deinit) struct nd_qualify_result result = {0};
     struct nd_error why = {0};
     err = err != NULL ? err : &why; /* reasons are read from it */
     ND_TRY(nd_qualify_begin(campaign, &own, &q, err));
@@ -684,9 +678,5 @@ enum nd_status nd_qualify(const char *campaign, const struct nd_qualify_options 
     nd_qualify_plan_deinit(&q);
     nd_campaign_deinit(&q.campaign);
     result.folder = q.folder;
-    if (status == ND_OK)
-        *out = result;
-    else
-        nd_qualify_result_deinit(&result);
-    return status;
+    return status == ND_OK ? ND_GIVE(out, result) : status;
 }

@@ -1,15 +1,14 @@
 /* A qualification while it is made: what is captured, what was found, what it comes to. plan.c says what is to
  * be captured, run.c captures what is missing, product.c compares and explains, gates/ hold every gate against
  * every device, qualified.c knows the form of the result, and qualify.c is the order of events. */
-#ifndef ND_JUDGE_QUALIFY_H
-#define ND_JUDGE_QUALIFY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "core/arena.h"
 #include "core/documents/json_fields.h"
 #include "core/error.h"
+#include "core/memory.h"
 #include "core/tensors/sha256.h"
 #include "judge/accuracy/fleet_accuracy.h"
 #include "judge/campaign/policy.h"
@@ -350,5 +349,3 @@ enum nd_status nd_digest_cache_find(struct nd_digest_cache *cache, const char *f
 
 /* Writes what was asked for, where that changed, and frees. Accepts a zeroed struct. */
 void nd_digest_cache_close(struct nd_digest_cache *cache);
-
-#endif

@@ -12,10 +12,7 @@
 #include <time.h>
 
 #include "core/files/file.h"
-#include "core/memory.h"
-#include "core/tensors/sha256.h"
 #include "core/text/strbuf.h"
-#include "judge/campaign/policy.h"
 #include "judge/tasks/task.h"
 
 enum {
@@ -542,13 +539,11 @@ static enum nd_status run_task(void *context, size_t i, struct nd_error *err)
 
 static enum nd_status make_folders(const struct nd_qualification *q, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t m = 0; status == ND_OK && m < q->campaign.n_models; m++) {
-        char *folder = nd_path_dir(q->models[m].cells[0].path);
-        status = folder != NULL ? nd_dir_make(folder, err) : nd_fail_memory(err);
-        free(folder);
+    for (size_t m = 0; m < q->campaign.n_models; m++) {
+        ND_FREED char *folder = nd_path_dir(q->models[m].cells[0].path);
+        ND_TRY(folder != NULL ? nd_dir_make(folder, err) : nd_fail_memory(err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* The cells that are not fresh. */

@@ -1,6 +1,5 @@
 /* The tasks of a campaign while they are listed or one is done: tasks.c; took.c keeps what each took. */
-#ifndef ND_JUDGE_TASK_H
-#define ND_JUDGE_TASK_H
+#pragma once
 
 #include "core/text/strbuf.h"
 #include "judge/release/qualify.h"
@@ -71,5 +70,3 @@ struct nd_task_size {
 
 void nd_task_measure(const struct nd_qualification *q, const struct nd_task_place *place,
                      struct nd_task_size *out);
-
-#endif

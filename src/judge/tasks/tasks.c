@@ -1,8 +1,6 @@
 /* The tasks of a campaign: which there are, what they will take, and doing one. docs/reference/campaign.md. */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
 #include <time.h>
 #include <unistd.h>
@@ -10,7 +8,6 @@
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/tensors/sha256.h"
-#include "core/text/options.h"
 #include "core/text/strbuf.h"
 #include "judge/tasks/task.h"
 

@@ -1,11 +1,11 @@
 /* Encodings as they are built while a file is read. */
-#ifndef ND_ENCODINGS_BUILDING_H
-#define ND_ENCODINGS_BUILDING_H
+#pragma once
 
 #include <jansson.h>
 
 #include "core/error.h"
 #include "core/text/strbuf.h"
+#include "npudiff/core/tensor.h"
 #include "npudiff/model/encodings.h"
 
 struct nd_encodings {
@@ -49,4 +49,23 @@ struct nd_described {
 
 enum nd_status nd_encodings_read_qnn(struct nd_encodings *encodings, const json_t *root, struct nd_error *err);
 
-#endif
+/* ---- qnn_DataType_t: QNN's types by number and name, and what they are here ---- */
+
+struct nd_qnn_type {
+    uint32_t number;
+    const char *name; /* "QNN_DATATYPE_UFIXED_POINT_8" */
+    enum nd_dtype dtype;
+    bool is_fixed_point; /* quantised */
+};
+
+/* NULL: it is none of those that have a type here. */
+const struct nd_qnn_type *nd_qnn_type_of(uint32_t number);
+
+/* "QNN_DATATYPE_UNDEFINED" for those. */
+const char *nd_qnn_type_name(uint32_t number);
+
+/* By its number, or its name with or without "QNN_DATATYPE_". */
+const struct nd_qnn_type *nd_qnn_type_read(const json_t *value);
+
+/* The quantised type whose quantised values are of dtype. */
+const struct nd_qnn_type *nd_qnn_type_quantised(enum nd_dtype dtype);

@@ -3,8 +3,6 @@
 #include "model/encodings/building.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/documents/json_out.h"
 #include "core/files/file.h"
@@ -13,6 +11,70 @@
 #include "model/graph/constants.h"
 #include "model/graph/loaded.h"
 #include "model/graph/parts.h"
+
+/* Qnn_DataType_t: types of QNN by number and name (QnnTypes.h), and what they are here. */
+
+#define PREFIX "QNN_DATATYPE_"
+
+static const struct nd_qnn_type qnn_types[] = {
+    {0x0008, PREFIX "INT_8", ND_DTYPE_I8, false},
+    {0x0016, PREFIX "INT_16", ND_DTYPE_I16, false},
+    {0x0032, PREFIX "INT_32", ND_DTYPE_I32, false},
+    {0x0064, PREFIX "INT_64", ND_DTYPE_I64, false},
+    {0x0108, PREFIX "UINT_8", ND_DTYPE_U8, false},
+    {0x0116, PREFIX "UINT_16", ND_DTYPE_U16, false},
+    {0x0132, PREFIX "UINT_32", ND_DTYPE_U32, false},
+    {0x0164, PREFIX "UINT_64", ND_DTYPE_U64, false},
+    {0x0216, PREFIX "FLOAT_16", ND_DTYPE_F16, false},
+    {0x0232, PREFIX "FLOAT_32", ND_DTYPE_F32, false},
+    {0x0264, PREFIX "FLOAT_64", ND_DTYPE_F64, false},
+    {0x0304, PREFIX "SFIXED_POINT_4", ND_DTYPE_I4, true},
+    {0x0308, PREFIX "SFIXED_POINT_8", ND_DTYPE_I8, true},
+    {0x0316, PREFIX "SFIXED_POINT_16", ND_DTYPE_I16, true},
+    {0x0332, PREFIX "SFIXED_POINT_32", ND_DTYPE_I32, true},
+    {0x0404, PREFIX "UFIXED_POINT_4", ND_DTYPE_U4, true},
+    {0x0408, PREFIX "UFIXED_POINT_8", ND_DTYPE_U8, true},
+    {0x0416, PREFIX "UFIXED_POINT_16", ND_DTYPE_U16, true},
+    {0x0432, PREFIX "UFIXED_POINT_32", ND_DTYPE_U32, true},
+    {0x0508, PREFIX "BOOL_8", ND_DTYPE_BOOL, false},
+};
+
+enum { N_TYPES = sizeof qnn_types / sizeof qnn_types[0] };
+
+const struct nd_qnn_type *nd_qnn_type_of(uint32_t number)
+{
+    for (size_t i = 0; i < N_TYPES; i++)
+        if (qnn_types[i].number == number)
+            return &qnn_types[i];
+    return NULL;
+}
+
+const char *nd_qnn_type_name(uint32_t number)
+{
+    const struct nd_qnn_type *type = nd_qnn_type_of(number);
+    return type != NULL ? type->name : PREFIX "UNDEFINED";
+}
+
+const struct nd_qnn_type *nd_qnn_type_read(const json_t *value)
+{
+    const char *name = json_string_value(value);
+    if (json_is_integer(value))
+        return json_integer_value(value) >= 0 && json_integer_value(value) <= UINT32_MAX
+                   ? nd_qnn_type_of((uint32_t)json_integer_value(value))
+                   : NULL;
+    for (size_t i = 0; name != NULL && i < N_TYPES; i++)
+        if (strcmp(name, qnn_types[i].name) == 0 || strcmp(name, qnn_types[i].name + strlen(PREFIX)) == 0)
+            return &qnn_types[i];
+    return NULL;
+}
+
+const struct nd_qnn_type *nd_qnn_type_quantised(enum nd_dtype dtype)
+{
+    for (size_t i = 0; i < N_TYPES; i++)
+        if (qnn_types[i].is_fixed_point && qnn_types[i].dtype == dtype)
+            return &qnn_types[i];
+    return NULL;
+}
 
 /* Calls visit for every constant that a DequantizeLinear reads, in graph order, until it returns something else
  * than ND_OK; returns that. name is that of the float constant: the DequantizeLinear's output less
@@ -317,9 +379,7 @@ enum nd_status nd_encodings_of_model(const struct nd_model *model, struct nd_enc
         ND_TRY(nd_encodings_add_tensor(made, nd_model_tensor(model, i), err));
     ND_TRY(nd_model_visit_constants(model, add_constant, made, err));
     ND_TRY(nd_encodings_find_conversions(made, model, err));
-    *out = made;
-    made = NULL;
-    return ND_OK;
+    return ND_GIVE(out, made);
 }
 
 /* ---- encodings that follow from others, as AIMET's export of 2.0.0 and Qualcomm's converters derive them ----

@@ -2,14 +2,11 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
 #include "model/encodings/building.h"
-#include "model/encodings/qnn_types.h"
 #include "npudiff/core/parse.h"
 
 static enum nd_status nd_encodings_read_aimet_0(struct nd_encodings *encodings, const json_t *root,
@@ -211,9 +208,7 @@ enum nd_status nd_encodings_read(const char *path, struct nd_encodings **out, st
     ND_TRY(choose_reader(path, root, &reader, err));
     ND_TRY(nd_encodings_create(path, reader->source, &made, err));
     ND_TRY(reader->read(made, root, err));
-    *out = made;
-    made = NULL;
-    return ND_OK;
+    return ND_GIVE(out, made);
 }
 
 /* AIMET 1.0.0: lists of objects with a name, lists of scales and offsets. */
@@ -615,11 +610,10 @@ static enum nd_status read_pair(const struct nd_encodings *encodings, const char
 {
     const struct nd_described at = {encodings, name, object};
     double offset = 0;
-    enum nd_status status = nd_encodings_number(&at, "scale", scale, err);
-    if (status == ND_OK)
-        status = nd_encodings_number(&at, "offset", &offset, err);
+    ND_TRY(nd_encodings_number(&at, "scale", scale, err));
+    ND_TRY(nd_encodings_number(&at, "offset", &offset, err));
     *zero_point = 0.0 - offset;
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status read_axis_of_qnn(struct nd_encodings *encodings, const json_t *object,

@@ -1,7 +1,6 @@
 /* Constants of a graph: as numbers and floats, and the quantisation parameters of QuantizeLinear and
  * DequantizeLinear nodes. */
-#ifndef ND_MODEL_CONSTANTS_H
-#define ND_MODEL_CONSTANTS_H
+#pragma once
 
 #include "core/memory.h"
 #include "model/graph/graph.h"
@@ -43,5 +42,3 @@ enum nd_status nd_float_constant_read(const struct nd_graph *graph, size_t tenso
 /* The name of the float constant whose quantised values the DequantizeLinear of this index reads, as
  * nd_model_visit_constants has it. The caller frees it; NULL: out of memory. */
 char *nd_model_constant_name(const struct nd_graph *graph, size_t index);
-
-#endif

@@ -1,6 +1,5 @@
 /* What a model keeps in files beside it: data of tensors, and the binaries of EPContext nodes. */
-#ifndef ND_MODEL_EXTERNAL_H
-#define ND_MODEL_EXTERNAL_H
+#pragma once
 
 #include "core/tensors/sha256.h"
 #include "model/graph/onnx.h"
@@ -33,5 +32,3 @@ bool nd_external_is_prepared(const Onnx__NodeProto *node);
 /* The bytes of one external tensor, which nd_external_init has seen. The caller frees *data. */
 enum nd_status nd_external_read(const Onnx__TensorProto *tensor, const char *model_path, void **data,
                                 size_t *size_bytes, struct nd_error *err);
-
-#endif

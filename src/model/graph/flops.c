@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/text/words.h"
+#include "core/text/strbuf.h"
 #include "model/graph/infer.h"
 
 struct node_view {

@@ -2,11 +2,8 @@
  * what earlier ones make. */
 #include "model/graph/graph.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "core/memory.h"
-#include "core/text/words.h"
+#include "core/text/strbuf.h"
 
 const char *nd_graph_node_name(const Onnx__NodeProto *node)
 {

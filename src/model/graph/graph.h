@@ -2,8 +2,7 @@
  * alive.
  *
  * Tensors and nodes are numbered; nodes as in the file, which ONNX requires to be in topological order. */
-#ifndef ND_MODEL_GRAPH_H
-#define ND_MODEL_GRAPH_H
+#pragma once
 
 #include "core/text/strbuf.h"
 #include "model/graph/onnx.h"
@@ -78,5 +77,3 @@ const Onnx__TensorProto *nd_graph_constant(const struct nd_graph *graph, size_t 
 
 /* The name that a node is known by: its own, else that of its first output, else its operator. */
 const char *nd_graph_node_name(const Onnx__NodeProto *node);
-
-#endif

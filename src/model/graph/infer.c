@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/text/words.h"
+#include "core/text/strbuf.h"
 
 /* One output of one node, and what is known so far. */
 struct nd_infer_view {

@@ -1,7 +1,6 @@
 /* Types and shapes of tensors that a model does not declare, and the floating point operations of a node: what
  * is needed to weigh nodes, without running anything. */
-#ifndef ND_MODEL_INFER_H
-#define ND_MODEL_INFER_H
+#pragma once
 
 #include "model/graph/loaded.h"
 
@@ -48,5 +47,3 @@ struct nd_einsum {
 };
 bool nd_infer_einsum(const struct nd_graph *graph, size_t node, const struct nd_tensor_info *infos,
                      struct nd_einsum *out);
-
-#endif

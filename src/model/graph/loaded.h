@@ -1,6 +1,5 @@
 /* What a loaded model consists of. */
-#ifndef ND_MODEL_LOADED_H
-#define ND_MODEL_LOADED_H
+#pragma once
 
 #include "model/graph/external.h"
 #include "model/graph/graph.h"
@@ -40,5 +39,3 @@ enum nd_status nd_layers_assign(const struct nd_graph *graph, size_t **out, stru
 
 /* Fills model->tensors, edge_types and tensor_edge. The caller passes what nd_layers_assign made. */
 enum nd_status nd_tensors_find(struct nd_model *model, const size_t *layer_of_node, struct nd_error *err);
-
-#endif

@@ -4,13 +4,10 @@
 #include <ctype.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
-#include "core/text/words.h"
 #include "model/graph/loaded.h"
 
 /* ---- which operators lie between DequantizeLinear and QuantizeLinear, and what such a layer reads ---- */
@@ -583,9 +580,7 @@ enum nd_status nd_model_load(const char *path, struct nd_model **out, struct nd_
         return status;
     }
     model->opset = default_opset(model->proto);
-    *out = model;
-    model = NULL;
-    return ND_OK;
+    return ND_GIVE(out, model);
 }
 
 static void nd_graph_deinit(struct nd_graph *graph)

@@ -2,11 +2,8 @@
  * looked for in the raw bytes first. */
 #include "model/graph/onnx.h"
 
-#include <string.h>
-
 #include "core/memory.h"
 #include "core/text/strbuf.h"
-#include "core/text/words.h"
 
 /* Protobuf's own default, which ONNX Runtime has too. */
 enum { MAX_DEPTH = 100 };

@@ -1,6 +1,5 @@
 /* Reading ONNX protobufs: bytes to message, and what single messages say. */
-#ifndef ND_MODEL_ONNX_H
-#define ND_MODEL_ONNX_H
+#pragma once
 
 #include "core/error.h"
 #include "npudiff/core/tensor.h"
@@ -68,5 +67,3 @@ bool nd_onnx_is_qoperator(const char *op_type);
 
 /* The domain with the two spellings of the default one made equal: "ai.onnx" is "". Never NULL. */
 const char *nd_onnx_domain(const char *domain);
-
-#endif

@@ -1,7 +1,6 @@
 /* What the rest of npudiff needs of a model beyond npudiff/model.h: its external files, its constants, and
  * changed copies: a part of it, or a float model with quantisers. */
-#ifndef ND_MODEL_PARTS_H
-#define ND_MODEL_PARTS_H
+#pragma once
 
 #include "npudiff/model/model.h"
 
@@ -118,5 +117,3 @@ bool nd_model_needs_copy(const struct nd_model *model);
  * that have none: they get the name that nd_model_node reports, by which a runtime tells of them. External
  * files and errors: as nd_model_write_exposed. */
 enum nd_status nd_model_write_whole(const struct nd_model *model, const char *path, struct nd_error *err);
-
-#endif

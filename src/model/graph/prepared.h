@@ -1,6 +1,5 @@
 /* Models that hold, or name, a binary made for one NPU beforehand: EPContext nodes. */
-#ifndef ND_MODEL_PREPARED_H
-#define ND_MODEL_PREPARED_H
+#pragma once
 
 #include "npudiff/model/model.h"
 
@@ -16,5 +15,3 @@ struct nd_prepared {
  * as text. What it does not say is left empty; that is no error. ND_ERR_IO when the binary cannot be read,
  * ND_ERR_MEMORY; *out is untouched then. */
 enum nd_status nd_prepared_read(const struct nd_model *model, struct nd_prepared *out, struct nd_error *err);
-
-#endif

@@ -3,15 +3,12 @@
 #include "model/graph/loaded.h"
 
 #include <fnmatch.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/tensors/scales.h"
 #include "core/text/strbuf.h"
 #include "model/graph/constants.h"
-#include "model/graph/graph.h"
 #include "model/graph/infer.h"
 #include "npudiff/core/parse.h"
 

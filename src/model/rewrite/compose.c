@@ -2,8 +2,6 @@
 #include "model/rewrite/compose.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/files/file.h"
 #include "core/memory.h"

@@ -10,8 +10,7 @@
  *
  * Nothing between create and write reports: what went wrong (memory) is told by nd_compose_write. Everything
  * given is copied. Nodes are called after their output. */
-#ifndef ND_REWRITE_COMPOSE_H
-#define ND_REWRITE_COMPOSE_H
+#pragma once
 
 #include "core/error.h"
 #include "npudiff/core/tensor.h"
@@ -49,5 +48,3 @@ void nd_compose_quantize(struct nd_compose *compose, const char *input, const ch
 /* Writes the model as it is now; may be called again. The same calls write the same bytes. ND_ERR_MEMORY,
  * ND_ERR_IO. */
 enum nd_status nd_compose_write(const struct nd_compose *compose, const char *path, struct nd_error *err);
-
-#endif

@@ -1,9 +1,6 @@
 /* Copies of a quantised model in which a BatchNormalization becomes part of the ConvTranspose before it. */
-#include "model/rewrite/fold.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/memory.h"
 #include "core/tensors/scales.h"

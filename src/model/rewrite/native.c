@@ -1,9 +1,6 @@
 /* The exposed copy is read back and edited in place: the protobuf then owns every text that changes. */
 #include "model/rewrite/native.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
@@ -548,7 +545,5 @@ enum nd_status nd_model_write_native(const struct nd_model *model, const size_t 
     ND_TRY(check_names(model, &native, err));
     ND_TRY(rename_ends(proto->graph, &native, err));
     ND_TRY(pack(proto, path, err));
-    *out = native;
-    native = (struct nd_native){0};
-    return ND_OK;
+    return ND_GIVE(out, native);
 }

@@ -1,7 +1,6 @@
 /* A copy of a model that takes and gives what an NPU does: quantised values at its ends, under names that are
  * safe as names of files and in C. */
-#ifndef ND_REWRITE_NATIVE_H
-#define ND_REWRITE_NATIVE_H
+#pragma once
 
 #include "model/graph/parts.h"
 #include "npudiff/model/model.h"
@@ -43,5 +42,3 @@ char *nd_native_name(const char *name);
  * nd_model_write_exposed. nd_native_deinit frees *out, which is untouched on failure. */
 enum nd_status nd_model_write_native(const struct nd_model *model, const size_t *tensors, size_t n_tensors,
                                      const char *path, struct nd_native *out, struct nd_error *err);
-
-#endif

@@ -4,14 +4,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/files/file.h"
 #include "core/memory.h"
-#include "model/graph/external.h"
 #include "model/graph/loaded.h"
 
 /* ---- external files beside the copy ---- */
@@ -94,9 +91,7 @@ static enum nd_status place_file(const struct nd_external_file *file, const char
         return check_present(file, target, err);
     if (!is_linked)
         ND_TRY(copy_file(file->path, target, err));
-    placed->path = target;
-    target = NULL;
-    return ND_OK;
+    return ND_GIVE(&placed->path, target);
 }
 
 static void undo(struct nd_external_placed *placed)

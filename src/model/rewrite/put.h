@@ -1,6 +1,5 @@
 /* Changed models on their way to a file. */
-#ifndef ND_REWRITE_PUT_H
-#define ND_REWRITE_PUT_H
+#pragma once
 
 #include "model/graph/external.h"
 
@@ -8,5 +7,3 @@
  * ND_ERR_IO when it cannot be written, and nothing is left behind then. */
 enum nd_status nd_rewrite_put(const Onnx__ModelProto *proto, const struct nd_external *external,
                               const char *path, struct nd_error *err);
-
-#endif

@@ -1,7 +1,5 @@
 /* Copies of a quantised model with other scales, zero points and constant quantised values. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/memory.h"
 #include "core/tensors/scales.h"

@@ -1,5 +1,4 @@
 /* A part of a model as a model of its own: which nodes come along, and where it is cut. */
-#include <string.h>
 
 #include "core/memory.h"
 #include "model/graph/loaded.h"

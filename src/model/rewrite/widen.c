@@ -4,11 +4,10 @@
 #include "model/rewrite/widen.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 #include "core/memory.h"
 #include "core/tensors/scales.h"
-#include "core/text/words.h"
+#include "core/text/strbuf.h"
 #include "model/graph/constants.h"
 #include "model/rewrite/requantise_model.h"
 
@@ -545,19 +544,15 @@ static enum nd_status nd_widener_biases(struct nd_widener *w, struct nd_quant *c
                                         struct nd_error *err)
 {
     const struct nd_graph *graph = &w->r.model->graph;
-    enum nd_status status = ND_OK;
-    for (size_t n = 0; n < graph->n_nodes && status == ND_OK; n++) {
-        struct nd_quant x = {0}, weights = {0};
+    for (size_t n = 0; n < graph->n_nodes; n++) {
+        ND_CLEANUP(nd_quant_deinit) struct nd_quant x = {0}, weights = {0};
         bool is_new = false;
         if (!graph->nodes[n].is_alive || !has_bias(graph, n))
             continue;
-        status = read_scales(w, channels, n, 0, &x, &is_new, err);
-        if (status == ND_OK)
-            status = read_scales(w, channels, n, 1, &weights, &is_new, err);
-        if (status == ND_OK && is_new && x.n == 1 && weights.n > 0)
-            status = recode_bias(w, n, &x, &weights, err);
-        nd_quant_deinit(&x);
-        nd_quant_deinit(&weights);
+        ND_TRY(read_scales(w, channels, n, 0, &x, &is_new, err));
+        ND_TRY(read_scales(w, channels, n, 1, &weights, &is_new, err));
+        if (is_new && x.n == 1 && weights.n > 0)
+            ND_TRY(recode_bias(w, n, &x, &weights, err));
     }
-    return status;
+    return ND_OK;
 }

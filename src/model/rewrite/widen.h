@@ -2,8 +2,7 @@
  *
  * An operator computes with activations of one width. So what reads or makes a tensor of 16 bits computes at 16
  * bits as a whole: its other 8-bit inputs are converted before it, and its other 8-bit outputs after it. */
-#ifndef ND_REWRITE_WIDEN_H
-#define ND_REWRITE_WIDEN_H
+#pragma once
 
 #include "model/graph/loaded.h"
 
@@ -54,5 +53,3 @@ void nd_wide_parts_deinit(struct nd_wide_parts *parts);
  * name that is taken; ND_ERR_IO; ND_ERR_MEMORY. Nothing is left behind then. */
 enum nd_status nd_model_write_widened(const struct nd_model *model, const struct nd_widening *widening,
                                       const char *path, struct nd_error *err);
-
-#endif

@@ -2,8 +2,6 @@
  * a foreign name means. */
 #include <ctype.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "core/memory.h"

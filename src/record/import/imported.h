@@ -12,12 +12,13 @@
  * samples along a dimension (numpy) adds arrays, and nd_imported_write decides by options and model which
  * dimension that is. Names are those of the file: nd_imported_write matches them with the model's tensors,
  * transposes, and writes. A reader sets quant and layout only where the file itself states them. */
-#ifndef ND_FOREIGN_IMPORTED_H
-#define ND_FOREIGN_IMPORTED_H
+#pragma once
 
 #include "core/documents/yaml_map.h"
 #include "core/error.h"
 #include "core/text/strbuf.h"
+#include "model/graph/onnx.h"
+#include "npudiff/core/tensor.h"
 #include "npudiff/model/model.h"
 #include "npudiff/record/import.h"
 #include "record/probes/npz.h"
@@ -286,4 +287,57 @@ enum nd_status nd_runs_append(struct nd_imported *imported, const struct nd_impo
 enum nd_status nd_runs_facts(struct nd_imported *imported, size_t n_samples, size_t n_expected,
                              struct nd_error *err);
 
-#endif
+/* ---- the readers of foreign formats. That of qnn-net-run is in qnn/net_run.h ---- */
+
+extern const struct nd_import_reader nd_import_numpy;
+extern const struct nd_import_reader nd_import_raw;
+extern const struct nd_import_reader nd_import_onnx_pb;
+extern const struct nd_import_reader nd_import_aihub;
+extern const struct nd_import_reader nd_import_polygraphy;
+
+/* The reader of that name, or NULL. */
+const struct nd_import_reader *nd_import_reader_find(const char *name);
+
+/* ---- the values of an ONNX TensorProto ---- */
+
+/* Type and shape. ND_E_IMPORT_FORMAT: negative or too many dimensions, data in another file or in segments;
+ * ND_E_IMPORT_TYPE: a type that captures lack (strings, complex numbers, other small floats). path is for
+ * messages. */
+enum nd_status nd_tensorproto_describe(const Onnx__TensorProto *proto, const char *path, enum nd_dtype *dtype,
+                                       struct nd_shape *shape, struct nd_error *err);
+
+/* The elements, whichever of its fields holds them, 4-bit integers a byte each. data has room for all of them.
+ * ND_E_IMPORT_FORMAT: another number of elements than the shape has, a value that the type cannot hold, two
+ * fields. */
+enum nd_status nd_tensorproto_unpack(const Onnx__TensorProto *proto, const char *path, enum nd_dtype dtype,
+                                     const struct nd_shape *shape, void *data, struct nd_error *err);
+
+/* ---- what libhdf5 finds in a dataset of AI Hub ---- */
+
+/* One sample of one tensor, borrowed for the call. */
+struct nd_aihub_sample {
+    const char *name;
+    const char *what; /* "'/data/0/batch_1'" */
+    size_t sample;
+    enum nd_dtype dtype;
+    struct nd_shape shape;
+    const void *data;
+    size_t n_bytes;
+};
+
+typedef enum nd_status (*nd_aihub_visit)(void *context, const struct nd_aihub_sample *sample,
+                                         struct nd_error *err);
+
+struct nd_aihub_source {
+    const char *path;
+    int fd; /* the file's */
+    uint64_t file_bytes;
+    uint64_t max_data_bytes; /* of all samples */
+    uint64_t n_counted,      /* what the samples say that they hold; 0 at first */
+        n_taken;             /* bytes of the file that are a sample's; 0 at first */
+};
+
+/* Visits all samples, tensor by tensor in their order, each from sample 0 on, in a confined process.
+ * ND_E_IMPORT_FORMAT, ND_E_IMPORT_TYPE, ND_E_IMPORT_NOTHING, and what visit returns. */
+enum nd_status nd_aihub_walk(struct nd_aihub_source *source, nd_aihub_visit visit, void *context,
+                             struct nd_error *err);

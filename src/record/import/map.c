@@ -1,8 +1,6 @@
 /* What the user says of the tensors of a foreign file: docs/reference/import-map.md. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "core/documents/yaml_map.h"
@@ -11,8 +9,6 @@
 #include "core/tensors/scales.h"
 #include "core/tensors/sha256.h"
 #include "core/text/strbuf.h"
-#include "core/text/utc.h"
-#include "core/text/words.h"
 #include "npudiff/core/parse.h"
 #include "record/import/imported.h"
 #include "record/import/map.h"
@@ -195,18 +191,16 @@ static char *place_of(struct nd_yaml *yaml, const char *name)
 static enum nd_status state_all(struct nd_statements *statements, struct nd_yaml *yaml, struct nd_texts *values,
                                 struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     ND_FREED char *folder = nd_path_dir(yaml->file.path);
     ND_TRY_MEMORY(folder != NULL, err);
-    for (size_t k = 0; status == ND_OK && k < ND_N_STATED; k++) {
+    for (size_t k = 0; k < ND_N_STATED; k++) {
         if (values[k].n == 0)
             continue;
-        char *where = place_of(yaml, rows[k].name);
-        status = where != NULL ? state(statements, (enum nd_stated_key)k, &values[k], where, folder, err)
-                               : nd_fail_memory(err);
-        free(where);
+        ND_FREED char *where = place_of(yaml, rows[k].name);
+        ND_TRY(where != NULL ? state(statements, (enum nd_stated_key)k, &values[k], where, folder, err)
+                             : nd_fail_memory(err));
     }
-    return status;
+    return ND_OK;
 }
 
 enum nd_status nd_statements_read(struct nd_statements *statements, const char *path, bool is_map,
@@ -833,13 +827,9 @@ static enum nd_status add_short_form(struct nd_map *map, const char *text, struc
 enum nd_status nd_map_read(const char *path, const char *const *short_forms, size_t n_short_forms,
                            struct nd_map *out, struct nd_error *err)
 {
-    struct nd_map map = {0};
-    enum nd_status status = path != NULL ? read_file(path, &map, err) : ND_OK;
-    for (size_t i = 0; status == ND_OK && i < n_short_forms; i++)
-        status = add_short_form(&map, short_forms[i], err);
-    if (status == ND_OK)
-        *out = map;
-    else
-        nd_map_deinit(&map);
-    return status;
+    ND_CLEANUP(nd_map_deinit) struct nd_map map = {0};
+    ND_TRY(path != NULL ? read_file(path, &map, err) : ND_OK);
+    for (size_t i = 0; i < n_short_forms; i++)
+        ND_TRY(add_short_form(&map, short_forms[i], err));
+    return ND_GIVE(out, map);
 }

@@ -1,6 +1,5 @@
 /* What the user says of the tensors of a foreign file: docs/reference/import-map.md. */
-#ifndef ND_FOREIGN_MAP_H
-#define ND_FOREIGN_MAP_H
+#pragma once
 
 #include "record/import/imported.h"
 
@@ -40,5 +39,3 @@ void nd_map_deinit(struct nd_map *map);
 
 /* The item of that tensor, or NULL. */
 struct nd_map_item *nd_map_find(const struct nd_map *map, enum nd_imported_side side, const char *name);
-
-#endif

@@ -4,8 +4,6 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "arithmetic/operators/array.h"
 #include "capture/hdf5/index.h"

@@ -1,6 +1,5 @@
 /* One foreign tensor held against its item of the map and its tensor of the model. */
-#ifndef ND_FOREIGN_MATCH_TENSOR_H
-#define ND_FOREIGN_MATCH_TENSOR_H
+#pragma once
 
 #include "npudiff/core/tensor.h"
 #include "record/import/imported.h"
@@ -68,5 +67,3 @@ bool nd_grid_qvalues(const struct nd_qvalue_grid *grid, enum nd_dtype dtype, con
 
 /* Element i of an array as a double; of 64-bit integers the nearest. */
 double nd_grid_value(enum nd_dtype dtype, const void *values, size_t i);
-
-#endif

@@ -2,8 +2,6 @@
 #include "record/import/imported.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/files/file.h"
 #include "core/memory.h"
@@ -188,13 +186,12 @@ static enum nd_status check_inputs(const struct nd_imported *imported, const str
 enum nd_status nd_runs_append(struct nd_imported *imported, const struct nd_imported *repeat, size_t number,
                               struct nd_error *err)
 {
-    enum nd_status status = append_outputs(imported, repeat, number, err);
-    if (status == ND_OK)
-        status = check_inputs(imported, repeat, number, err);
-    for (size_t i = 0; status == ND_OK && i < repeat->n_latencies; i++)
-        status = nd_imported_latency(imported, repeat->latency_us[i], err);
+    ND_TRY(append_outputs(imported, repeat, number, err));
+    ND_TRY(check_inputs(imported, repeat, number, err));
+    for (size_t i = 0; i < repeat->n_latencies; i++)
+        ND_TRY(nd_imported_latency(imported, repeat->latency_us[i], err));
     imported->n_repeats = number + 1;
-    return status;
+    return ND_OK;
 }
 
 /* ---- labels and latencies ---- */

@@ -1,7 +1,5 @@
 /* The capture of an import. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "capture/write/write.h"
 #include "core/memory.h"
@@ -296,9 +294,7 @@ static enum nd_status nd_match(struct nd_imported *imported, struct nd_map *map,
         return nd_fail(err, ND_E_IMPORT_NOTHING, options->paths[0], "'%s' holds no tensor to import",
                        options->paths[0]);
     ND_TRY(settle_samples(&outputs, &inputs, &matched, err));
-    *out = matched;
-    matched = (struct nd_matched){0};
-    return ND_OK;
+    return ND_GIVE(out, matched);
 }
 
 enum { DEFLATE_LEVEL = 1 };
@@ -597,7 +593,6 @@ static enum nd_status runs_split(struct nd_imported *imported, struct nd_error *
 {
     uint64_t n_repeats = 1;
     const char *text = nd_stated(&imported->stated, ND_STATED_REPEATS);
-    enum nd_status status = ND_OK;
     if (text == NULL || !nd_parse_u64(text, &n_repeats) || n_repeats == 1)
         return ND_OK;
     if (imported->n_parts > 0)
@@ -606,11 +601,11 @@ static enum nd_status runs_split(struct nd_imported *imported, struct nd_error *
                        "folders ('repeat_files')",
                        imported->stated.of[ND_STATED_REPEATS].where);
     for (int side = ND_IMPORTED_INPUT; side >= ND_IMPORTED_OUTPUT; side--)
-        for (size_t i = 0; status == ND_OK && i < imported->sides[side].n; i++)
-            status = split_tensor(imported, (enum nd_imported_side)side, &imported->sides[side].items[i],
-                                  (size_t)n_repeats, err);
+        for (size_t i = 0; i < imported->sides[side].n; i++)
+            ND_TRY(split_tensor(imported, (enum nd_imported_side)side, &imported->sides[side].items[i],
+                                (size_t)n_repeats, err));
     imported->n_repeats = (size_t)n_repeats;
-    return status;
+    return ND_OK;
 }
 
 /* All runs of the samples as one, matched. */
@@ -725,9 +720,7 @@ enum nd_status nd_imported_write(struct nd_imported *imported, struct nd_importe
     result.is_failed = imported->is_failed;
     result.cut_short = imported->cut_short;
     imported->cut_short = NULL;
-    *out = result;
-    result = (struct nd_import_result){0};
-    return ND_OK;
+    return ND_GIVE(out, result);
 }
 
 void nd_import_result_deinit(struct nd_import_result *result)

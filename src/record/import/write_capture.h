@@ -1,6 +1,5 @@
 /* Facts of single tensors summed up: what a capture's group "import" says. */
-#ifndef ND_FOREIGN_FACTS_H
-#define ND_FOREIGN_FACTS_H
+#pragma once
 
 #include "capture/write/write.h"
 #include "record/import/imported.h"
@@ -50,5 +49,3 @@ enum nd_status nd_import_check_stated(const struct nd_imported *imported,
 
 /* Writes /device, /runtime, /model, /import, /failure and the time. */
 enum nd_status nd_import_put_attributes(const struct nd_import_writing *w, struct nd_error *err);
-
-#endif

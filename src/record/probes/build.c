@@ -1,7 +1,5 @@
 /* A probe under construction: an empty one for targets, its number of samples, the target tensors that say what
  * an output should be (docs/reference/probes.md), and which arrays of a user are what. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/memory.h"
 #include "record/probes/loader.h"
@@ -39,18 +37,14 @@ static enum nd_status check_header(const struct nd_source *source, const struct 
 static enum nd_status read_values(struct nd_source *source, const struct nd_npy *npy, double **out,
                                   struct nd_error *err)
 {
-    double *values = nd_calloc(npy->n_elems, sizeof *values);
-    enum nd_status status = values != NULL ? nd_npy_read(source, npy, values, err) : nd_fail_memory(err);
-    for (size_t i = npy->n_elems; status == ND_OK && npy->dtype == ND_DTYPE_F32 && i-- > 0;) {
+    ND_FREED double *values = nd_calloc(npy->n_elems, sizeof *values);
+    ND_TRY(values != NULL ? nd_npy_read(source, npy, values, err) : nd_fail_memory(err));
+    for (size_t i = npy->n_elems; npy->dtype == ND_DTYPE_F32 && i-- > 0;) {
         float value;
         memcpy(&value, (const unsigned char *)values + i * sizeof value, sizeof value);
         values[i] = (double)value;
     }
-    if (status == ND_OK)
-        *out = values;
-    else
-        free(values);
-    return status;
+    return ND_GIVE(out, values);
 }
 
 /* ND_PROBE_MAX_BYTES, or the memory of this machine if that is less. */

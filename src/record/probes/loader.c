@@ -3,8 +3,6 @@
  * or .npz is an error, because nobody could tell what it was meant to be. */
 #include <dirent.h>
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "core/files/file.h"
@@ -236,18 +234,14 @@ static bool widen(enum nd_dtype dtype, const void *data, size_t i, int64_t *out)
 static enum nd_status read_integers(struct nd_source *source, const struct nd_npy *npy, int64_t **out,
                                     struct nd_error *err)
 {
-    int64_t *labels = nd_calloc(npy->n_elems, sizeof *labels);
+    ND_FREED int64_t *labels = nd_calloc(npy->n_elems, sizeof *labels);
     enum nd_status status = labels != NULL ? nd_npy_read(source, npy, labels, err) : nd_fail_memory(err);
     bool is_read = status == ND_OK;
     for (size_t i = npy->n_elems; is_read && i-- > 0;)
         if (!widen(npy->dtype, labels, i, &labels[i])) /* the first element that fails is told */
             status = nd_fail(err, ND_E_PROBE_LABELS, source->path, "%s has a label above %lld at element %zu",
                              source->what, (long long)INT64_MAX, i);
-    if (status == ND_OK)
-        *out = labels;
-    else
-        free(labels);
-    return status;
+    return status == ND_OK ? ND_GIVE(out, labels) : status;
 }
 
 static enum nd_status open_labels(struct nd_source *source, struct nd_npy *npy, struct nd_error *err)
@@ -585,9 +579,7 @@ static enum nd_status roles_assign(const struct nd_loader *loader, const char *c
         roles[unlabelled] = 0;
     ND_TRY(check_inputs(loader, roles, names, n, where, err));
     ND_TRY(check_arrays(roles, names, n, where, err));
-    *out = roles;
-    roles = NULL;
-    return ND_OK;
+    return ND_GIVE(out, roles);
 }
 
 /* The inputs first: they say how many labels and targets there may be. Targets belong to whole probes: in a
@@ -679,14 +671,10 @@ enum nd_status nd_user_load(struct nd_probe *probe, const char *path, const char
     enum nd_status status = nd_loader_init(&loader, probe, labels_path != NULL, err);
     if (status != ND_OK)
         return status;
-    if (is_folder(path))
-        status = nd_folder_load(&loader, path, err);
-    else if (nd_ends_with(path, ".npy"))
-        status = load_only_input(&loader, path, err);
-    else if (nd_ends_with(path, ".npz"))
-        status = nd_user_load_npz(&loader, path, SIZE_MAX, err);
-    else
-        status = nd_list_load(&loader, path, err);
+    status = is_folder(path)              ? nd_folder_load(&loader, path, err)
+             : nd_ends_with(path, ".npy") ? load_only_input(&loader, path, err)
+             : nd_ends_with(path, ".npz") ? nd_user_load_npz(&loader, path, SIZE_MAX, err)
+                                          : nd_list_load(&loader, path, err);
     if (status == ND_OK && labels_path != NULL)
         status = nd_user_load_labels(&loader, labels_path, err);
     if (status == ND_OK)

@@ -1,7 +1,6 @@
 /* Fits the user's arrays to the inputs of the model: types must be equal, shapes must be those of samples. A
  * loader fills one probe, either by whole inputs (all samples in one array) or sample by sample. */
-#ifndef ND_PROBE_LOADER_H
-#define ND_PROBE_LOADER_H
+#pragma once
 
 #include "core/error.h"
 #include "npudiff/model/model.h"
@@ -91,5 +90,3 @@ enum nd_status nd_quantiser_init(struct nd_probe_quantiser *quantiser, const str
  * does. */
 enum nd_status nd_probe_for_model(const struct nd_model *model, const char *spec, struct nd_probe **out,
                                   struct nd_error *err);
-
-#endif

@@ -4,8 +4,6 @@
  * of which exactly these three keys are accepted, in any order. */
 #include <ctype.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/memory.h"
 #include "record/probes/npz.h"

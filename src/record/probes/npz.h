@@ -1,6 +1,5 @@
 /* NumPy's .npz: a zip archive of .npy members, stored or deflated. */
-#ifndef ND_PROBE_NPZ_H
-#define ND_PROBE_NPZ_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -93,5 +92,3 @@ char *nd_npy_format_shape(const struct nd_npy *npy, char *buf, size_t buf_size);
 /* The element type's name, or the header's own word for an unknown one: "float32", "object ('|O', a pickle)".
  */
 char *nd_npy_format_dtype(const struct nd_npy *npy, char *buf, size_t buf_size);
-
-#endif

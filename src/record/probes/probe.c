@@ -2,10 +2,7 @@
  * inputs of a model. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "core/error.h"
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/random.h"
@@ -562,9 +559,7 @@ static enum nd_status create_generated(const char *spec, const struct generator 
         ND_TRY(nd_probe_alloc_input(probe, i, err));
         ND_TRY(generator->fill(&targets[i], &args, probe->inputs[i].data, err));
     }
-    *out = probe;
-    probe = NULL;
-    return ND_OK;
+    return ND_GIVE(out, probe);
 }
 
 /* ---- User data ---- */
@@ -597,13 +592,12 @@ static char *find_labels(char *text)
 static enum nd_status create_user(const char *spec, size_t name_bytes, const struct nd_probe_target *targets,
                                   size_t n_targets, struct nd_probe **out, struct nd_error *err)
 {
-    enum nd_status status;
     struct nd_probe *probe = NULL;
     char *text = nd_strdup(spec);
     ND_TRY_MEMORY(text != NULL, err);
     text[name_bytes] = '\0';
     char *path = text + name_bytes + 1, *labels_path = NULL;
-    status = check_name(spec, text, err);
+    enum nd_status status = check_name(spec, text, err);
     if (status == ND_OK)
         status = probe_create_empty(text, path, targets, n_targets, &probe, err);
     if (status != ND_OK)

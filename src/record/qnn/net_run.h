@@ -4,8 +4,7 @@
  * (docs/reference/prepared-folder.md), of the JSON of qnn-context-binary-utility, of a <name>_native.raw.json,
  * of the model or of the map; where two of them state it, they state the same. What none of them states is an
  * error that says what to give. */
-#ifndef ND_QNN_NET_RUN_H
-#define ND_QNN_NET_RUN_H
+#pragma once
 
 #include <jansson.h>
 
@@ -141,5 +140,3 @@ enum nd_status nd_qnr_cut(struct nd_qnr *run, size_t n, struct nd_error *err, co
 /* A fact of the import. */
 enum nd_status nd_qnr_fact(struct nd_qnr *run, const char *kind, const char *tensor, struct nd_error *err,
                            const char *fmt, ...) ND_PRINTF(5, 6);
-
-#endif

@@ -2,8 +2,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/files/file.h"
 #include "core/memory.h"
@@ -94,23 +92,22 @@ static enum nd_status check_line(const struct list *list, size_t first, size_t l
 
 static enum nd_status parse(struct list *list, const char *text, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t line = 1; status == ND_OK && *text != '\0'; line++) {
+    for (size_t line = 1; *text != '\0'; line++) {
         size_t n = strcspn(text, "\n"), first = list->n;
         bool is_comment = text[0] == '#' || text[0] == '%';
-        for (size_t at = 0; status == ND_OK && !is_comment && at < n;) {
+        for (size_t at = 0; !is_comment && at < n;) {
             at += strspn(text + at, " \t\r");
             size_t length = strcspn(text + at, " \t\r\n");
             if (at < n && length > 0)
-                status = add_item(list, line, text + at, length, err);
+                ND_TRY(add_item(list, line, text + at, length, err));
             at += length;
         }
-        if (status == ND_OK && list->n > first)
-            status = check_line(list, first, line, err);
+        if (list->n > first)
+            ND_TRY(check_line(list, first, line, err));
         list->n_lines += list->n > first;
         text += n + (text[n] == '\n');
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status read_list(const char *path, struct list *out, struct nd_error *err)

@@ -1,14 +1,11 @@
 /* What describes the tensors of a run: npudiff.json, the JSON of a context, <name>_native.raw.json. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/tensors/scales.h"
 #include "core/text/strbuf.h"
 #include "model/encodings/building.h"
-#include "model/encodings/qnn_types.h"
 #include "record/qnn/net_run.h"
 
 /* What is stated of the tensors of a run: kept, found, and held against what something else states. */

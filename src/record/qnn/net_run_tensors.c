@@ -4,8 +4,6 @@
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "core/files/file.h"
@@ -569,18 +567,14 @@ static enum nd_status find_layout(struct nd_qnr *run, struct nd_qnr_tensor *t, b
 
 static enum nd_status assume_shape(struct nd_qnr *run, struct nd_qnr_tensor *t, struct nd_error *err)
 {
-    struct nd_source source = {0};
+    ND_CLEANUP(nd_source_close) struct nd_source source = {0};
     ND_FREED char *path = nd_qnr_path(run, 0, t->file, ".raw");
-    enum nd_status status = path != NULL ? nd_source_open(&source, path, err) : nd_fail_memory(err);
-    if (status == ND_OK && source.size_bytes % (sizeof(float) * run->n_batch) != 0)
-        status = nd_fail(err, ND_E_QNN_SIZE, path, "'%s' has %zu bytes, which are no whole float32", path,
-                         source.size_bytes);
-    if (status == ND_OK)
-        t->shape = (struct nd_shape){1, {(int64_t)(source.size_bytes / sizeof(float) / run->n_batch)}};
-    nd_source_close(&source);
-    return status == ND_OK
-               ? nd_qnr_fact(run, "shapes", name_of(t), err, "not stated: --assume float32, one dimension")
-               : status;
+    ND_TRY(path != NULL ? nd_source_open(&source, path, err) : nd_fail_memory(err));
+    if (source.size_bytes % (sizeof(float) * run->n_batch) != 0)
+        return nd_fail(err, ND_E_QNN_SIZE, path, "'%s' has %zu bytes, which are no whole float32", path,
+                       source.size_bytes);
+    t->shape = (struct nd_shape){1, {(int64_t)(source.size_bytes / sizeof(float) / run->n_batch)}};
+    return nd_qnr_fact(run, "shapes", name_of(t), err, "not stated: --assume float32, one dimension");
 }
 
 static enum nd_status find_shape(struct nd_qnr *run, struct nd_qnr_tensor *t, struct nd_error *err)

@@ -5,14 +5,11 @@
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/files/file.h"
 #include "core/memory.h"
-#include "core/text/options.h"
 #include "core/text/strbuf.h"
 #include "npudiff/devices/device.h"
 #include "record/probes/loader.h"
@@ -287,7 +284,7 @@ static enum nd_status add_line(struct nd_prepare_work *work, size_t probe, size_
 /* prepare.c: the input files and input_list.txt; fills digests. */
 static enum nd_status nd_prepare_inputs(struct nd_prepare_work *work, struct nd_error *err)
 {
-    struct nd_strbuf list = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf list = {0};
     size_t n_samples = 0, n = 0, at = 0;
     for (size_t p = 0; p < work->n_probes; p++)
         n_samples += work->probes[p]->n_samples;
@@ -297,19 +294,15 @@ static enum nd_status nd_prepare_inputs(struct nd_prepare_work *work, struct nd_
     ND_TRY_MEMORY(nd_size_mul(n_samples, work->n_inputs, &n) &&
                       (work->digests = nd_calloc(n, sizeof *work->digests)) != NULL,
                   err);
-    enum nd_status status = ND_OK;
-    for (size_t p = 0; status == ND_OK && p < work->n_probes; p++)
-        for (size_t s = 0; status == ND_OK && s < work->probes[p]->n_samples; s++) {
-            status = add_line(work, p, s, &work->digests[at], &list, err);
+    for (size_t p = 0; p < work->n_probes; p++)
+        for (size_t s = 0; s < work->probes[p]->n_samples; s++) {
+            ND_TRY(add_line(work, p, s, &work->digests[at], &list, err));
             at += work->n_inputs;
         }
     size_t n_bytes = list.len;
     ND_FREED char *text = nd_strbuf_take(&list);
-    if (status == ND_OK && text == NULL)
-        status = nd_fail_memory(err);
-    if (status == ND_OK)
-        status = nd_prepare_put(work, "input_list.txt", text, n_bytes, err);
-    return status;
+    ND_TRY_MEMORY(text != NULL, err);
+    return nd_prepare_put(work, "input_list.txt", text, n_bytes, err);
 }
 
 void nd_prepare_options_init_sized(struct nd_prepare_options *options, size_t struct_size)

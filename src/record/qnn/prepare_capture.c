@@ -2,8 +2,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -177,12 +175,10 @@ static enum nd_status collect_folder(struct nd_bundle *bundle, const char *folde
             continue;
         char *name = nd_text("%s%s%s", prefix, prefix[0] != '\0' ? "/" : "", entry->d_name);
         char *path = nd_path_join(folder, entry->d_name);
-        if (name == NULL || path == NULL)
-            status = nd_fail_memory(err);
-        else if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
-            status = collect_folder(bundle, path, name, err);
-        else
-            status = nd_bundle_add(bundle, name, path, strcmp(name, "run.sh") == 0, err);
+        status = name == NULL || path == NULL ? nd_fail_memory(err)
+                 : stat(path, &info) == 0 && S_ISDIR(info.st_mode)
+                     ? collect_folder(bundle, path, name, err)
+                     : nd_bundle_add(bundle, name, path, strcmp(name, "run.sh") == 0, err);
         ND_FREE_ALL(name, path);
     }
     closedir(list);
@@ -563,21 +559,18 @@ static enum nd_status read_batch(const struct nd_returned *returned, const struc
 static enum nd_status take_fed(const struct nd_returned *returned, struct sample *sample, const char *prepared,
                                size_t probe, size_t index, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t e = 0; status == ND_OK && e < sample->n; e++) {
+    for (size_t e = 0; e < sample->n; e++) {
         if (sample->output_of[e] != SIZE_MAX)
             continue;
-        void *bytes = NULL;
+        ND_FREED void *bytes = NULL;
         size_t n = 0;
-        char *name = nd_prepare_input_path(returned->work, probe, index, sample->input_of[e]);
-        char *path = name != NULL ? nd_path_join(prepared, name) : NULL;
-        status = path != NULL ? nd_file_read(path, sample->views[e].size_bytes, &bytes, &n, err)
-                              : nd_fail_memory(err);
-        if (status == ND_OK)
-            memcpy(sample->data[e], bytes, n);
-        ND_FREE_ALL(bytes, path, name);
+        ND_FREED char *name = nd_prepare_input_path(returned->work, probe, index, sample->input_of[e]);
+        ND_FREED char *path = name != NULL ? nd_path_join(prepared, name) : NULL;
+        ND_TRY(path != NULL ? nd_file_read(path, sample->views[e].size_bytes, &bytes, &n, err)
+                            : nd_fail_memory(err));
+        memcpy(sample->data[e], bytes, n);
     }
-    return status;
+    return ND_OK;
 }
 
 /* ---- storing ---- */

@@ -1,8 +1,6 @@
 /* The context binary: made by the provider in an agent process, described by the SDK, held against the model.
  */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "core/files/file.h"

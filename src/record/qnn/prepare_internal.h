@@ -1,12 +1,11 @@
 /* Shared by prepare*.c only: a prepared folder in the making. */
-#ifndef ND_QNN_PREPARE_INTERNAL_H
-#define ND_QNN_PREPARE_INTERNAL_H
+#pragma once
 
 #include "core/tensors/sha256.h"
 #include "devices/agent/spool/spool.h"
 #include "devices/launch.h"
 #include "devices/phones/remote.h"
-#include "model/encodings/qnn_types.h"
+#include "model/encodings/building.h"
 #include "model/rewrite/native.h"
 #include "npudiff/record/prepare.h"
 
@@ -119,5 +118,3 @@ struct nd_returned {
     const char *prepared; /* the folder here */
     const char *out;      /* the folder there in which output/ is */
 };
-
-#endif

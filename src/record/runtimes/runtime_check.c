@@ -2,17 +2,13 @@
 #include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/documents/json_out.h"
-#include "core/error.h"
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/tensors/sha256.h"
-#include "core/text/options.h"
 #include "core/text/strbuf.h"
 #include "devices/runtimes/runtimes.h"
 #include "devices/runtimes/sdk.h"
@@ -75,9 +71,7 @@ static enum nd_status nd_runtime_trial_open(const struct nd_runtime_checking *ho
     ND_TRY(write_model(path, err));
     ND_TRY(nd_model_load(path, &trial.model, err));
     ND_TRY(nd_probes_for_model(trial.model, specs, 1, &trial.probe, err));
-    *out = trial;
-    trial = (struct nd_runtime_trial){0};
-    return ND_OK;
+    return ND_GIVE(out, trial);
 }
 
 /* Whether the capture holds the sums, and which ONNX Runtime made it. */

@@ -5,11 +5,8 @@
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "capture/write/write.h"
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/tensors/sha256.h"
@@ -306,15 +303,13 @@ static enum nd_status write_library(struct nd_capture_writer *writer, const stru
 {
     char key[64], hex[ND_SHA256_HEX_BYTES];
     const char *build_id = line + strlen(line) + 1; /* "path\0build id\0" */
-    enum nd_status status = digest_library(assembly, line, hex, err);
+    ND_TRY(digest_library(assembly, line, hex, err));
     snprintf(key, sizeof key, "library_%03zu_path", number);
-    if (status == ND_OK)
-        status = write_string(writer, "runtime", key, line, err);
+    ND_TRY(write_string(writer, "runtime", key, line, err));
     snprintf(key, sizeof key, "library_%03zu_sha256", number);
-    if (status == ND_OK)
-        status = write_string(writer, "runtime", key, hex, err);
+    ND_TRY(write_string(writer, "runtime", key, hex, err));
     snprintf(key, sizeof key, "library_%03zu_build_id", number);
-    return status == ND_OK ? write_string(writer, "runtime", key, build_id, err) : status;
+    return write_string(writer, "runtime", key, build_id, err);
 }
 
 static enum nd_status write_libraries(struct nd_capture_writer *writer, const struct nd_assembly *assembly,
@@ -349,16 +344,14 @@ static enum nd_status write_runtime(struct nd_capture_writer *writer, const stru
                                           {"build_info", "ort_build_info"},
                                           {"runner", "runner"},
                                           {"confined", "confined"}};
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < sizeof keys / sizeof keys[0]; i++) {
-        char *value = nd_fields_text(runtime, keys[i][0]);
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        ND_FREED char *value = nd_fields_text(runtime, keys[i][0]);
         if (value == NULL)
-            status = nd_fail_memory(err);
+            return nd_fail_memory(err);
         else if (value[0] != '\0')
-            status = write_string(writer, "runtime", keys[i][1], value, err);
-        free(value);
+            ND_TRY(write_string(writer, "runtime", keys[i][1], value, err));
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status write_attributes(struct nd_capture_writer *writer, const struct nd_assembly *assembly,

@@ -3,8 +3,6 @@
 #include "record/sessions/assemble_outputs.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "capture/hdf5/chunk_decode.h"
 #include "core/files/file.h"

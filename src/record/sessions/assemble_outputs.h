@@ -1,6 +1,5 @@
 /* The tensors of one tensor and probe, from the records of a spool into the datasets of a capture. */
-#ifndef ND_RECORD_ASSEMBLE_OUTPUTS_H
-#define ND_RECORD_ASSEMBLE_OUTPUTS_H
+#pragma once
 
 #include "capture/write/write.h"
 #include "devices/agent/spool/spool.h"
@@ -170,5 +169,3 @@ struct nd_assembled {
 /* Writes the capture: complete, or failed or partial with the reason and every sample that was acknowledged. */
 enum nd_status nd_capture_assemble(const struct nd_assembly *assembly, struct nd_assembled *out,
                                    struct nd_error *err);
-
-#endif

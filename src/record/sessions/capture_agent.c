@@ -2,9 +2,6 @@
  * run, whole or in passes (docs/reference/devices.md#passes); and sessions that are only tried, to see where
  * nodes go. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "core/files/file.h"
 #include "core/memory.h"
@@ -76,7 +73,7 @@ static void judge_end(const struct session_facts *facts, const struct nd_agent_e
 static enum nd_status nd_tried_read(const char *folder, const struct nd_agent_exit *exit, struct nd_tried *out,
                                     bool *is_of_session, struct nd_error *err)
 {
-    struct nd_tried trial = {0};
+    ND_CLEANUP(nd_tried_deinit) struct nd_tried trial = {0};
     struct session_facts facts = {0};
     struct nd_spool_reader reader = {0};
     struct nd_record record;
@@ -90,11 +87,7 @@ static enum nd_status nd_tried_read(const char *folder, const struct nd_agent_ex
     judge_end(&facts, exit, &trial, is_of_session);
     nd_spool_reader_close(&reader);
     free(spool);
-    if (status == ND_OK)
-        *out = trial;
-    else
-        nd_tried_deinit(&trial);
-    return status;
+    return status == ND_OK ? ND_GIVE(out, trial) : status;
 }
 
 /* ---- KEEP ---- */
@@ -606,9 +599,7 @@ static enum nd_status plan_without_missing(const struct nd_capture_job *capture,
     if (nd_path_exists(spool))
         ND_TRY(read_missing(capture, spool, &made, err));
     ND_TRY(keep_passes(capture, &made, err));
-    *plan = made;
-    made = (struct nd_pass_plan){0};
-    return ND_OK;
+    return ND_GIVE(plan, made);
 }
 
 /* ---- planning ---- */

@@ -3,19 +3,14 @@
 #include <errno.h>
 #include <gnu/libc-version.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
 #include "capture/read/environment.h"
-#include "core/error.h"
 #include "core/files/file.h"
 #include "core/memory.h"
-#include "core/text/options.h"
 #include "core/text/strbuf.h"
-#include "core/text/utc.h"
 #include "devices/agent/spool/spool.h"
 #include "devices/launch.h"
 #include "devices/phones/fleet.h"
@@ -192,12 +187,11 @@ static enum nd_status nd_provenance_add_device_facts(struct nd_attr_list *proven
     for (size_t f = 0; f < (nd_is_reproducible() ? 1u : 2u); f++)
         for (size_t i = 0; is_whole && i < facts[f]->n; i++) {
             const struct nd_attr *attr = &facts[f]->attrs[i];
-            if (attr->type == ND_ATTR_STRING)
-                is_whole = nd_attr_list_add_text(provenance, attr->group, attr->key, attr->string);
-            else if (attr->type == ND_ATTR_I64)
-                is_whole = nd_attr_list_add_number(provenance, attr->group, attr->key, attr->i64);
-            else
-                is_whole = nd_attr_list_add_real(provenance, attr->group, attr->key, attr->f64);
+            is_whole = attr->type == ND_ATTR_STRING
+                           ? nd_attr_list_add_text(provenance, attr->group, attr->key, attr->string)
+                       : attr->type == ND_ATTR_I64
+                           ? nd_attr_list_add_number(provenance, attr->group, attr->key, attr->i64)
+                           : nd_attr_list_add_real(provenance, attr->group, attr->key, attr->f64);
         }
     return is_whole ? ND_OK : nd_fail_memory(err);
 }

@@ -1,6 +1,5 @@
 /* Captures that the library makes for itself, to read at once. */
-#ifndef ND_RECORD_CAPTURE_RUN_H
-#define ND_RECORD_CAPTURE_RUN_H
+#pragma once
 
 #include "capture/write/write.h"
 #include "devices/launch.h"
@@ -146,5 +145,3 @@ void nd_pass_plan_deinit(struct nd_pass_plan *plan);
  * nd_pass_plan_deinit, on success only. */
 enum nd_status nd_plan_passes(const struct nd_recording *recording, struct nd_pass_plan *plan,
                               struct nd_error *err);
-
-#endif

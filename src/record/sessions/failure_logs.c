@@ -1,7 +1,5 @@
 /* Failures of a session in the logs of a run, and failures of a graph, told apart by the model. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/files/file.h"
 #include "core/memory.h"

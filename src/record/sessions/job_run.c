@@ -1,8 +1,6 @@
 /* One run of a job of a capture, here or on another machine, and the run of the untouched model beside a
  * capture (docs/science/theory.md#observer). */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "core/files/file.h"

@@ -2,8 +2,6 @@
  * capture_run.h says how. */
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/files/file.h"
 #include "core/memory.h"
@@ -148,9 +146,7 @@ static enum nd_status nd_tensor_kinds(const struct nd_model *model, size_t **kin
         while (hashes[out[e]] != hashes[e])
             out[e]++;
     }
-    *kinds = out;
-    out = NULL;
-    return ND_OK;
+    return ND_GIVE(kinds, out);
 }
 
 static void mark_kinds(const struct nd_model *model, const size_t *kinds, const struct nd_fell_back *fell_back,
@@ -642,6 +638,7 @@ enum nd_status nd_plan_passes(const struct nd_recording *recording, struct nd_pa
                               struct nd_error *err)
 {
     size_t n_tensors = recording->n_tensors, n_kinds = nd_model_n_tensors(recording->model);
+    ND_CLEANUP(nd_pass_plan_deinit)
     struct nd_pass_plan plan = {.pass_of_tensor = nd_calloc(n_tensors, sizeof *plan.pass_of_tensor),
                                 .reasons = nd_calloc(n_tensors, sizeof *plan.reasons),
                                 .n_tensors = n_tensors};
@@ -665,9 +662,5 @@ enum nd_status nd_plan_passes(const struct nd_recording *recording, struct nd_pa
         status = make_passes(&p, err);
     ND_FREE_ALL(p.kinds, p.candidates, p.is_shown, p.is_member, p.n_accepted, p.n_rejected, p.is_near,
                 p.fails_beside, p.scratch);
-    if (status == ND_OK)
-        *out = plan;
-    else
-        nd_pass_plan_deinit(&plan);
-    return status;
+    return status == ND_OK ? ND_GIVE(out, plan) : status;
 }

@@ -2,7 +2,6 @@
 #include "record/sessions/untouched.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 #include "arithmetic/operators/array.h"
 #include "capture/read/environment.h"

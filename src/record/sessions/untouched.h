@@ -1,7 +1,6 @@
 /* Whether recording changed what a model gives: its outputs, as a capture holds them, against those of a run of
  * the model as it ships. docs/science/theory.md#observer. */
-#ifndef ND_RECORD_UNTOUCHED_H
-#define ND_RECORD_UNTOUCHED_H
+#pragma once
 
 #include "capture/write/write.h"
 #include "devices/launch.h"
@@ -45,5 +44,3 @@ enum nd_status nd_untouched_compare(struct nd_untouched *untouched, const struct
  * *is_changed: outputs changed, or it is not known. */
 enum nd_status nd_untouched_write(const struct nd_untouched *untouched, const char *why,
                                   struct nd_capture_writer *writer, bool *is_changed, struct nd_error *err);
-
-#endif

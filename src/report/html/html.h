@@ -6,8 +6,7 @@
  *
  * The page has one part for each model (struct nd_page_part). A view writes the HTML of one part, and what
  * scripts need of it into the part's data. page.c puts the parts together. The next folder is cli. */
-#ifndef ND_HTML_HTML_H
-#define ND_HTML_HTML_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -183,5 +182,3 @@ const json_t *nd_page_explained(const struct nd_page_part *part, const json_t *d
 
 /* Of identical devices of an explanation the first stands for all: whether device d is that one. */
 bool nd_doc_is_leader(const json_t *device, size_t d);
-
-#endif

@@ -1,7 +1,6 @@
 /* The inputs of changed samples as pictures, where they look like some: 8-bit PNG, small enough to be in a
  * page. */
 #include <math.h>
-#include <string.h>
 #include <zlib.h>
 
 #include "compare/metrics/layout.h"

@@ -1,8 +1,6 @@
 /* Reading the documents. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/memory.h"
 #include "report/html/html.h"

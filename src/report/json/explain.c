@@ -1,10 +1,9 @@
 /* Which arithmetics captures leave possible, as JSON: docs/reference/json.md says what members mean. */
 #include <math.h>
-#include <string.h>
 
 #include "core/documents/json_out.h"
 #include "core/memory.h"
-#include "explain/identify/identification.h"
+#include "explain/identify/identify.h"
 #include "report/text/explain.h"
 #include "report/text/tree.h"
 

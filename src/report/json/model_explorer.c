@@ -2,11 +2,8 @@
  * reader for ONNX takes the graph's name and the nodes' names for ids; it calls a graph without a name "<main>"
  * and a node without one "<node_I>". */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/documents/json_out.h"
-#include "core/error.h"
 #include "core/memory.h"
 #include "npudiff/model/model.h"
 #include "npudiff/report/report.h"

@@ -1,8 +1,5 @@
 /* What `npudiff align` made, as JSON and as text. */
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/documents/json_out.h"
 #include "core/files/file.h"

@@ -4,11 +4,7 @@
 #include "core/memory.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "core/error.h"
-#include "core/text/options.h"
 #include "report/text/summary.h"
 #include "report/text/tree.h"
 

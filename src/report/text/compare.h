@@ -1,7 +1,6 @@
 /* The sections of the text report, in the order in which they are written. Each appends to out; a failed
  * allocation is remembered by out. */
-#ifndef ND_REPORT_TEXT_COMPARE_H
-#define ND_REPORT_TEXT_COMPARE_H
+#pragma once
 
 #include "core/text/strbuf.h"
 #include "npudiff/report/report.h"
@@ -95,5 +94,3 @@ void nd_text_add_short_if(struct nd_table *table, bool exists, double value);
 /* A measure of a difference as its form asks for; "-" where it is not known. */
 const char *nd_text_measure(const struct nd_measure *measure, const struct nd_difference *difference,
                             char buf[static ND_NUMBER_BYTES]);
-
-#endif

@@ -3,8 +3,6 @@
 #include "core/memory.h"
 #include "report/text/compare.h"
 
-#include <string.h>
-
 #include "report/text/tree.h"
 
 size_t nd_text_list_limit(const struct nd_text_report *report)

@@ -1,6 +1,5 @@
 /* The default texts of `npudiff encodings`: the answer first, then the tensors that fit one screen. */
 #include <jansson.h>
-#include <math.h>
 #include <stdint.h>
 #include <string.h>
 

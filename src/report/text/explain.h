@@ -1,6 +1,5 @@
 /* The parts of the text and JSON of an explanation. */
-#ifndef ND_REPORT_EXPLAIN_H
-#define ND_REPORT_EXPLAIN_H
+#pragma once
 
 #include <jansson.h>
 #include <stddef.h>
@@ -92,5 +91,3 @@ double nd_explain_effect_share(const struct nd_explanation *e, const struct nd_e
                                size_t step);
 /* The layer with the greatest effect on the outputs; SIZE_MAX: none has any, or none was measured. */
 size_t nd_explain_greatest(const struct nd_explanation *e, const struct nd_explained_device *device);
-
-#endif

@@ -2,11 +2,8 @@
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/documents/json_out.h"
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
 #include "npudiff/report/report.h"

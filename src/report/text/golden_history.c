@@ -1,7 +1,6 @@
 /* The history of a golden store for people and as JSON. */
 #include <math.h>
 #include <stdint.h>
-#include <string.h>
 
 #include "core/documents/json_out.h"
 #include "core/memory.h"

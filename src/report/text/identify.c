@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "explain/identify/identification.h"
+#include "explain/identify/identify.h"
 #include "report/text/explain.h"
 
 enum { MAX_NAMES = 4, MAX_CLASSES = 4, TEXT_BYTES = 2048 };

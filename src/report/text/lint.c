@@ -1,7 +1,5 @@
 /* What `npudiff lint` found, as JSON, as SARIF and as text. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/documents/json_out.h"
 #include "core/files/file.h"

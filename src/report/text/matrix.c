@@ -1,7 +1,5 @@
 /* Every device against every other, by one metric. docs/reference/metrics.md. */
-#include <string.h>
 
-#include "core/error.h"
 #include "core/memory.h"
 #include "report/text/compare.h"
 #include "report/text/tree.h"

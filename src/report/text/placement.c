@@ -1,8 +1,6 @@
 /* Where nodes ran and what the cuts cost, as JSON (docs/reference/json.md) and as text. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/documents/json_out.h"
 #include "core/memory.h"

@@ -2,10 +2,8 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/documents/json_out.h"
-#include "core/error.h"
 #include "core/files/file.h"
 #include "report/text/tree.h"
 

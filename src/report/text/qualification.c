@@ -3,14 +3,371 @@
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/memory.h"
 #include "core/text/strbuf.h"
 #include "npudiff/report/report.h"
 #include "report/text/summary.h"
 #include "report/text/tree.h"
+
+/* The default text of a campaign: may it ship, a matrix of devices and models, what fails and why, what to do.
+ */
+
+enum { MAX_ROWS = 10, MAX_FINDINGS = 4, CELL_BYTES = 80 };
+
+struct brief {
+    const struct nd_qualified *result;
+    const char *folder, *model_path;
+    struct nd_strbuf *out;
+    size_t width;
+};
+
+static bool is(const char *verdict, const char *name)
+{
+    return strcmp(verdict, name) == 0;
+}
+
+static bool is_kept(const struct nd_qualified_case *one)
+{
+    return is(one->verdict, "passed") || is(one->verdict, "warned");
+}
+
+static size_t count_verdict(const struct nd_qualified *result, const char *verdict)
+{
+    for (int v = 0; v < ND_QUALIFIED_N_VERDICTS; v++)
+        if (result->counts[v].verdict != NULL && is(result->counts[v].verdict, verdict))
+            return result->counts[v].n;
+    return 0;
+}
+
+/* ---- the first lines ---- */
+
+static void put_headline(const struct brief *b)
+{
+    const struct nd_qualified *r = b->result;
+    size_t n_failed = count_verdict(r, "failed"), n_undecided = count_verdict(r, "inconclusive");
+    struct nd_strbuf why = {0};
+    const char *verdict = "NOT READY";
+    switch (r->exit_code) {
+    case ND_EXIT_SAME:
+        verdict = "READY";
+        nd_strbuf_printf(&why,
+                         r->cases.n > 0 ? "all %zu gates hold" : "the campaign has no gates, so none fails",
+                         r->cases.n);
+        break;
+    case ND_EXIT_INCONCLUSIVE:
+        verdict = "INCONCLUSIVE";
+        nd_strbuf_printf(&why, "%zu of %zu gates cannot be decided, the others hold", n_undecided, r->cases.n);
+        break;
+    case ND_EXIT_DEVICE_FAILED:
+        nd_strbuf_puts(&why, "a device failed");
+        break;
+    case ND_EXIT_NOT_COMPARABLE:
+        nd_strbuf_puts(&why, "captures cannot be compared");
+        break;
+    default:
+        break;
+    }
+    if (n_failed > 0)
+        nd_strbuf_printf(&why, "%s%zu of %zu gates fail%s", why.len > 0 ? ", and " : "", n_failed, r->cases.n,
+                         n_failed == 1 ? "s" : "");
+    if (n_failed > 0 && n_undecided > 0)
+        nd_strbuf_printf(&why, "; %zu cannot be decided", n_undecided);
+    nd_summary_put(b->out, b->width, 0, 2, "%s: %s", verdict, why.text != NULL ? why.text : r->verdict);
+    b->out->failed = b->out->failed || why.failed;
+    nd_strbuf_deinit(&why);
+    nd_summary_put(b->out, b->width, 0, 2,
+                   "campaign '%s': %zu model%s, compared with '%s'; a gate is one rule for one model on one "
+                   "device",
+                   r->campaign, r->models.n, r->models.n == 1 ? "" : "s", r->reference);
+}
+
+/* ---- models and devices ---- */
+
+static const struct nd_qualified_device *find_device(const struct nd_qualified_model *model, const char *label)
+{
+    for (size_t d = 0; d < model->devices.n; d++)
+        if (strcmp(model->devices.items[d].label, label) == 0)
+            return &model->devices.items[d];
+    return NULL;
+}
+
+/* "OK 8 of 8", "FAIL 2 of 8", "TOO FEW samples": the worst first. */
+static void say_cell(const struct brief *b, const struct nd_qualified_model *model, const char *label,
+                     char out[static CELL_BYTES])
+{
+    const struct nd_qualified_device *device = find_device(model, label);
+    size_t n = 0, n_kept = 0, n_failed = 0, n_undecided = 0;
+    for (size_t i = 0; device != NULL && i < b->result->cases.n; i++) {
+        const struct nd_qualified_case *one = &b->result->cases.items[i];
+        if (!nd_qualified_is_about(one, model, device))
+            continue;
+        n++;
+        n_kept += is_kept(one);
+        n_failed += is(one->verdict, "failed");
+        n_undecided += is(one->verdict, "inconclusive");
+    }
+    if (device == NULL)
+        snprintf(out, CELL_BYTES, "-");
+    else if (strcmp(device->status, "failed") == 0)
+        snprintf(out, CELL_BYTES, "FAILED to run");
+    else if (n_failed > 0)
+        snprintf(out, CELL_BYTES, "FAIL %zu of %zu", n_failed, n);
+    else if (n_undecided > 0)
+        snprintf(out, CELL_BYTES, "INCONCLUSIVE %zu of %zu", n_undecided, n);
+    else if (n_kept < n)
+        snprintf(out, CELL_BYTES, "NOT COMPARABLE %zu of %zu", n - n_kept, n);
+    else
+        snprintf(out, CELL_BYTES, n > 0 ? "OK %zu of %zu" : "no gates", n, n);
+}
+
+/* The labels of all devices, each once, in the order in which models name them. The caller frees the array. */
+static const char **list_labels(const struct nd_qualified *r, size_t *n)
+{
+    size_t most = 0;
+    for (size_t m = 0; m < r->models.n; m++)
+        most += r->models.items[m].devices.n;
+    const char **labels = calloc(most + 1, sizeof *labels);
+    *n = 0;
+    for (size_t m = 0; m < r->models.n && labels != NULL; m++)
+        for (size_t d = 0; d < r->models.items[m].devices.n; d++) {
+            const char *label = r->models.items[m].devices.items[d].label;
+            size_t i = 0;
+            while (i < *n && strcmp(labels[i], label) != 0)
+                i++;
+            if (i == *n)
+                labels[(*n)++] = label;
+        }
+    return labels;
+}
+
+static bool is_alike(const struct brief *b, const char *x, const char *y)
+{
+    for (size_t m = 0; m < b->result->models.n; m++) {
+        char of_x[CELL_BYTES], of_y[CELL_BYTES];
+        say_cell(b, &b->result->models.items[m], x, of_x);
+        say_cell(b, &b->result->models.items[m], y, of_y);
+        if (strcmp(of_x, of_y) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* One row for devices of which every cell is the same. */
+static void add_row(const struct brief *b, struct nd_table *table, const char *const *labels, size_t n,
+                    size_t i)
+{
+    struct nd_strbuf names = {0};
+    size_t n_alike = 0;
+    for (size_t k = i; k < n; k++)
+        if (is_alike(b, labels[i], labels[k]))
+            nd_strbuf_printf(&names, "%s%s", n_alike++ > 0 ? ", " : "", labels[k]);
+    bool is_long = names.text != NULL && nd_text_columns(names.text) > b->width / 2;
+    if (is_long)
+        nd_table_addf(table, "%s and %zu more", labels[i], n_alike - 1);
+    else
+        nd_table_add(table, names.text != NULL ? names.text : "");
+    table->failed = table->failed || names.failed;
+    nd_strbuf_deinit(&names);
+    for (size_t m = 0; m < table->n_columns - 1; m++) {
+        char cell[CELL_BYTES];
+        say_cell(b, &b->result->models.items[m], labels[i], cell);
+        nd_table_add(table, cell);
+    }
+}
+
+static void put_matrix(const struct brief *b)
+{
+    const struct nd_qualified *r = b->result;
+    size_t n = 0, n_rows = 0,
+           n_models = r->models.n < ND_TABLE_MAX_COLUMNS - 1 ? r->models.n : ND_TABLE_MAX_COLUMNS - 1;
+    ND_FREED const char **labels = list_labels(r, &n);
+    ND_CLEANUP(nd_table_deinit) struct nd_table table = {.n_columns = n_models + 1, .line_width = b->width};
+    for (size_t i = 0; i <= n_models; i++)
+        table.is_left[i] = true;
+    nd_table_add(&table, "device");
+    for (size_t m = 0; m < n_models; m++)
+        nd_table_add(&table, r->models.items[m].name);
+    for (size_t i = 0; i < n && labels != NULL; i++) {
+        size_t k = 0;
+        while (k < i && !is_alike(b, labels[k], labels[i]))
+            k++;
+        if (k == i && n_rows++ < MAX_ROWS)
+            add_row(b, &table, labels, n, i);
+    }
+    nd_strbuf_puts(b->out, "\n");
+    nd_table_render_panels(&table, 1, b->out);
+    if (n_rows > MAX_ROWS)
+        nd_strbuf_printf(b->out, "  and %zu more rows (-v shows them)\n", n_rows - MAX_ROWS);
+    b->out->failed = b->out->failed || labels == NULL;
+}
+
+/* ---- what fails ---- */
+
+static bool is_same_finding(const struct nd_qualified_case *a, const struct nd_qualified_case *b)
+{
+    return a->gate == b->gate && strcmp(a->model, b->model) == 0 && strcmp(a->verdict, b->verdict) == 0;
+}
+
+/* The gate on its first device, with what was measured there, and on how many more it is so. */
+static void put_finding(const struct brief *b, size_t i)
+{
+    const struct nd_qualified *r = b->result;
+    const struct nd_qualified_case *one = &r->cases.items[i];
+    size_t n_more = 0;
+    char more[64] = "";
+    for (size_t k = i + 1; k < r->cases.n; k++)
+        n_more += is_same_finding(one, &r->cases.items[k]);
+    if (n_more > 0)
+        snprintf(more, sizeof more, "; this gate does so on %zu more device%s, too", n_more,
+                 n_more == 1 ? "" : "s");
+    nd_summary_put(b->out, b->width, 0, 2, "%s on %s: '%s' %s: %s%s", one->model, one->device,
+                   nd_qualified_gate_of(r, one)->text,
+                   is(one->verdict, "failed")         ? "fails"
+                   : is(one->verdict, "inconclusive") ? "cannot be decided"
+                                                      : one->verdict,
+                   one->message, more);
+}
+
+/* Failures before what is undecided. */
+static void put_brief_findings(const struct brief *b)
+{
+    const struct nd_qualified *r = b->result;
+    size_t n = 0;
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t i = 0; i < r->cases.n; i++) {
+            const struct nd_qualified_case *one = &r->cases.items[i];
+            bool is_failure = is(one->verdict, "failed"), is_first = true;
+            for (size_t k = 0; k < i; k++)
+                is_first = is_first && !is_same_finding(one, &r->cases.items[k]);
+            if (is_kept(one) || !is_first || is_failure != (pass == 0))
+                continue;
+            if (n++ == 0)
+                nd_strbuf_puts(b->out, "\n");
+            if (n <= MAX_FINDINGS)
+                put_finding(b, i);
+        }
+    if (n > MAX_FINDINGS)
+        nd_strbuf_printf(b->out, "and %zu more gates (-v shows them)\n", n - MAX_FINDINGS);
+}
+
+/* Broken references, binaries of a different chipset, and the diagnosis of devices that fail: each text once.
+ */
+static void put_remarks(const struct brief *b)
+{
+    const struct nd_qualified *r = b->result;
+    size_t n = 0;
+    for (size_t m = 0; m < r->models.n; m++) {
+        const struct nd_qualified_model *model = &r->models.items[m];
+        for (size_t i = 0; i < model->references.n; i++)
+            if (model->references.items[i].broken[0] != '\0')
+                nd_summary_put(b->out, b->width, 0, 2, "%s: the reference '%s' is broken: %s", model->name,
+                               model->references.items[i].label, model->references.items[i].broken);
+        for (size_t d = 0; d < model->devices.n; d++) {
+            const struct nd_qualified_device *device = &model->devices.items[d];
+            if (device->broken[0] != '\0')
+                nd_summary_put(b->out, b->width, 0, 2, "%s: the reference '%s' is broken: %s", model->name,
+                               device->label, device->broken);
+            for (size_t i = 0; i < device->findings.n && n++ < MAX_FINDINGS; i++)
+                nd_summary_put(b->out, b->width, 0, 2, "finding: %s: %s", device->label,
+                               device->findings.items[i]);
+            if (strcmp(device->status, "failed") == 0 && n++ < MAX_FINDINGS)
+                nd_summary_put(b->out, b->width, 0, 2, "%s on %s failed: %s", model->name, device->label,
+                               device->failure);
+        }
+    }
+}
+
+/* ---- the next command ---- */
+
+static const struct nd_qualified_case *first_failure(const struct nd_qualified *r)
+{
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t i = 0; i < r->cases.n; i++)
+            if (is(r->cases.items[i].verdict, pass == 0 ? "failed" : "device failed"))
+                return &r->cases.items[i];
+    return NULL;
+}
+
+bool nd_report_first_failure(const struct nd_qualified *result, const char **quantised, const char **capture)
+{
+    const struct nd_qualified_case *one = first_failure(result);
+    *quantised = *capture = "";
+    for (size_t m = 0; m < result->models.n && one != NULL; m++) {
+        const struct nd_qualified_model *model = &result->models.items[m];
+        if (strcmp(model->name, one->model) != 0)
+            continue;
+        *quantised = model->quantised;
+        const struct nd_qualified_device *device = find_device(model, one->device);
+        *capture = device != NULL ? device->capture : "";
+    }
+    return one != NULL;
+}
+
+/* What answers a gate that failed; the last one all others. */
+static const struct {
+    const char *gate, *words[2];
+    bool has_model;
+    const char *why;
+} answers[] = {
+    {"latency-cv", {"latency", NULL}, false, "to see the times of the first failure"},
+    {"fallback", {"placement", NULL}, true, "to see which operators of the first failure run where"},
+    {"finalize", {"info", NULL}, false, "to see what the device of the first failure said"},
+    {"", {"explain", "--quantised"}, true, "to learn which layer and what arithmetic makes the first failure"},
+};
+
+static void put_next(const struct brief *b)
+{
+    const struct nd_qualified *r = b->result;
+    const char *quantised, *capture;
+    char path[4096];
+    bool has_failed =
+        nd_report_first_failure(r, &quantised, &capture) && b->folder != NULL && capture[0] != '\0';
+    snprintf(path, sizeof path, "%s/%s", b->folder != NULL ? b->folder : "", capture);
+    const char *model = b->model_path != NULL ? b->model_path : quantised;
+    const struct nd_qualified_case *one = first_failure(r);
+    const char *gate = one == NULL                  ? ""
+                       : is(one->verdict, "failed") ? r->gates.items[one->gate].gate
+                                                    : "finalize";
+    size_t i = 0;
+    while (i + 1 < sizeof answers / sizeof answers[0] && strcmp(answers[i].gate, gate) != 0)
+        i++;
+    bool takes_model = answers[i].has_model;
+    if (has_failed && answers[i].words[1] != NULL && nd_summary_lacks_inputs(path)) {
+        nd_summary_put_import_again(b->out, b->width, path);
+    } else if (has_failed) {
+        const char *words[6] = {"npudiff", answers[i].words[0]};
+        size_t n = 2;
+        if (answers[i].words[1] != NULL)
+            words[n++] = answers[i].words[1];
+        if (takes_model)
+            words[n++] = model;
+        words[n++] = path;
+        nd_summary_put_next_of(b->out, b->width, answers[i].why,
+                               takes_model && b->model_path == NULL ? quantised : NULL, words, n);
+    } else if (r->exit_code == ND_EXIT_INCONCLUSIVE) {
+        nd_summary_put(b->out, b->width, 0, 2,
+                       "Next: give more samples, or loosen the margin; -v shows how many are needed.");
+    }
+}
+
+enum nd_status nd_report_qualification_brief(const struct nd_qualified *result,
+                                             const struct nd_qualification_place *place, size_t width,
+                                             char **out, struct nd_error *err)
+{
+    struct nd_strbuf text = {0};
+    const struct brief b = {.result = result,
+                            .folder = place->folder,
+                            .model_path = place->model,
+                            .out = &text,
+                            .width = nd_summary_width(width)};
+    put_headline(&b);
+    put_matrix(&b);
+    put_brief_findings(&b);
+    put_remarks(&b);
+    put_next(&b);
+    return nd_text_end(&text, out, err);
+}
 
 const struct nd_qualified_gate *nd_qualified_gate_of(const struct nd_qualified *result,
                                                      const struct nd_qualified_case *one)

@@ -1,7 +1,6 @@
 /* What the quantisation costs, and where: in the default text two sentences, with -v all layers that matter. */
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "core/memory.h"
 #include "report/text/explain.h"

@@ -3,8 +3,6 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/documents/json_out.h"
 #include "core/memory.h"

@@ -4,7 +4,6 @@
 #include "report/text/compare.h"
 
 #include <stdint.h>
-#include <stdlib.h>
 
 #include "report/text/summary.h"
 #include "report/text/tree.h"

@@ -3,14 +3,11 @@
 
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/memory.h"
 #include "npudiff/capture/capture.h"
 #include "npudiff/capture/captured_model.h"
 #include "report/text/tree.h"
-#include "report/workflows/emit.h"
 
 size_t nd_summary_width(size_t width)
 {

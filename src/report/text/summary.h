@@ -1,9 +1,9 @@
 /* What the default texts of all commands have in common: wrapped sentences, and the command to paste next. */
-#ifndef ND_REPORT_SUMMARY_H
-#define ND_REPORT_SUMMARY_H
+#pragma once
 
 #include "core/documents/json_out.h"
 #include "core/text/strbuf.h"
+#include "npudiff/judge/campaign.h"
 #include "npudiff/judge/judge.h"
 #include "npudiff/report/report.h"
 
@@ -82,4 +82,7 @@ const struct nd_qualified_gate *nd_qualified_gate_of(const struct nd_qualified *
 bool nd_qualified_is_about(const struct nd_qualified_case *one, const struct nd_qualified_model *model,
                            const struct nd_qualified_device *device);
 
-#endif
+/* ---- the tasks of a campaign as scripts, one file for each engine ---- */
+
+/* Appends the word as a shell reads it back. */
+void nd_shell_put(struct nd_strbuf *out, const char *word);

@@ -1,6 +1,5 @@
 /* One row for each tensor, one column for each test device. docs/guides/reading-the-output.md. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "core/memory.h"
 #include "report/text/compare.h"

@@ -1,6 +1,5 @@
 /* What writers have in common that build a tree of JSON, and how every writer ends. */
-#ifndef ND_REPORT_TREE_H
-#define ND_REPORT_TREE_H
+#pragma once
 
 #include <jansson.h>
 
@@ -106,5 +105,3 @@ char *nd_format_near_one(double value, char buf[static ND_NUMBER_BYTES]);
 
 /* A count as it is below a million, else with three significant digits ("1.23e+09"). */
 char *nd_format_count(uint64_t n, char buf[static ND_NUMBER_BYTES]);
-
-#endif

@@ -1,14 +1,11 @@
 /* What the scripts of all engines have in common, and those that are lists of commands: of a shell and of make.
  */
-#include "report/workflows/emit.h"
+#include "report/text/summary.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/memory.h"
-#include "npudiff/report/report.h"
 #include "report/text/tree.h"
 
 static void nd_emit_github(struct nd_strbuf *out, const struct nd_plan_of_campaign *plan);

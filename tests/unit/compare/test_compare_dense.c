@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "compare/metrics/kernels/exact_sum.h"
-#include "compare/metrics/kernels/float_format.h"
 #include "compare/metrics/kernels/log_histogram.h"
+#include "compare/metrics/layout.h"
 #include "compare/metrics/states.h"
 
 enum { N_SAMPLES = 3, MAX_ELEMS = 5000 };

@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compare/placement/ort_profile.h"
-#include "compare/placement/qnn_csv.h"
+#include "compare/placement/profiles.h"
 
 static uint64_t next_random(uint64_t *seed)
 {

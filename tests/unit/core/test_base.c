@@ -14,7 +14,6 @@
 #include "core/random.h"
 #include "core/tensors/sha256.h"
 #include "core/text/strbuf.h"
-#include "core/text/words.h"
 #include "npudiff/core/parse.h"
 
 static void error_filled_carries_id_status_object_and_message(void **state)

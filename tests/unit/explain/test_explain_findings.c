@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-#include "explain/findings/findings_internal.h"
+#include "explain/findings/findings.h"
 
 enum { N = 2048, N_TRIALS = 20 };
 

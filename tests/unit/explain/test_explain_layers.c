@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-#include "explain/layers/judge_layers.h"
+#include "explain/layers/device_arithmetics.h"
 
 /* ---- one device ---- */
 

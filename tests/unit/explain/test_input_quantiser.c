@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "explain/layer_diagnosis/diagnose_layers.h"
+#include "explain/layer_diagnosis/layer_diagnosis.h"
 
 /* ---- known arithmetic: by its sentence, so that the order does not matter ---- */
 

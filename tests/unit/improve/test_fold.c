@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "model/rewrite/fold.h"
+#include "model/rewrite/requantise_model.h"
 #include "npudiff/devices/device.h"
 #include "npudiff/improve/align.h"
 #include "support/scratch.h"

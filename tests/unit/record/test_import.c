@@ -21,7 +21,6 @@
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/processes/parallel.h"
-#include "record/import/formats/import.h"
 #include "record/import/imported.h"
 #include "record/import/map.h"
 #include "record/import/match_tensor.h"

@@ -8,7 +8,7 @@
 #include "arithmetic/exact/linear/linear_values.h"
 #include "core/error.h"
 #include "core/memory.h"
-#include "core/text/words.h"
+#include "core/text/strbuf.h"
 
 /* Convolutions on bytes: whole numbers are added up, and rounded while they are in the caches. */
 

@@ -10,7 +10,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/tensors/scales.h"
-#include "core/text/words.h"
+#include "core/text/strbuf.h"
 
 /* Makes real values, as quotients of a number and a positive double divisor: the result is that of
  * nd_linear_make with v being real values. */

@@ -3,8 +3,7 @@
  *
  * Adding and merging have no order: the same values give the same sum however they were split up. A struct of
  * zeros is the sum of nothing. There is room for 2^60 additions, those of merged sums counted. */
-#ifndef ND_METRICS_EXACT_SUM_H
-#define ND_METRICS_EXACT_SUM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -37,5 +36,3 @@ char *nd_exact_format(const struct nd_exact_sum *sum);
 /* Reads what nd_exact_format writes, and nothing else: false for another text and for numbers that 2^60
  * additions cannot reach. *out is written only on success. */
 bool nd_exact_parse(const char *text, struct nd_exact_sum *out);
-
-#endif

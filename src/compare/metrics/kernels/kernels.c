@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/error.h"
-#include "core/text/words.h"
+#include "core/text/strbuf.h"
 
 extern const struct nd_kernels nd_kernels_scalar;
 #if defined __x86_64__

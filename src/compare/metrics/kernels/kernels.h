@@ -4,8 +4,7 @@
  * block belongs to lane i % ND_LANES; in a lane elements are added in order, and lanes are combined by adding
  * neighbours (0+1, 2+3, ...) until one is left. So every instruction set gives the same bits.
  * docs/reference/metrics.md#sums. Buffers of elements need no alignment; nothing is read beyond n elements. */
-#ifndef ND_METRICS_KERNELS_H
-#define ND_METRICS_KERNELS_H
+#pragma once
 
 #include "npudiff/core/tensor.h"
 
@@ -124,5 +123,3 @@ enum nd_status nd_kernels_choose(const char *cap, const struct nd_kernels **out,
 
 /* All that this processor runs, scalar first. */
 size_t nd_kernels_available(const struct nd_kernels *const **out);
-
-#endif

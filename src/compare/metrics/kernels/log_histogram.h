@@ -4,8 +4,7 @@
  * every value is less than 1/64 above the lower edge of its bin and whole numbers below 128 have bins of
  * their own. Zero and infinity have bins of their own, too; of subnormals 2^46 neighbours share a bin. Adding
  * and merging have no order. A struct of zeros is empty. There is room for 2^63 elements. */
-#ifndef ND_METRICS_LOG_HISTOGRAM_H
-#define ND_METRICS_LOG_HISTOGRAM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -76,5 +75,3 @@ bool nd_log_histogram_parse(const char *text, struct nd_log_histogram *out);
 
 /* Frees what h holds and empties it. */
 void nd_log_histogram_deinit(struct nd_log_histogram *h);
-
-#endif

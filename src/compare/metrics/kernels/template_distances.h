@@ -1,6 +1,5 @@
 /* Which elements differ, and how far apart they are. A part of kernels_template.c. */
-#ifndef ND_METRICS_TEMPLATE_DISTANCES_H
-#define ND_METRICS_TEMPLATE_DISTANCES_H
+#pragma once
 
 #include <assert.h>
 #include <string.h>
@@ -119,5 +118,3 @@ FLOATS_APART(f8, uint8_t, uint32_t, 0x80u)
 FLOATS_APART(f16, uint16_t, uint32_t, 0x8000u)
 FLOATS_APART(f32, uint32_t, uint32_t, 0x80000000u)
 FLOATS_APART(f64, uint64_t, uint64_t, 0x8000000000000000u)
-
-#endif

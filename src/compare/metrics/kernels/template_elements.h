@@ -1,6 +1,5 @@
 /* Elements of every type, and their values as doubles. A part of kernels_template.c. */
-#ifndef ND_METRICS_TEMPLATE_ELEMENTS_H
-#define ND_METRICS_TEMPLATE_ELEMENTS_H
+#pragma once
 
 #include <assert.h>
 #include <string.h>
@@ -170,5 +169,3 @@ LOAD(f16, uint16_t, from_f16)
 LOAD(bf16, uint16_t, from_bf16)
 LOAD(f32, float, from_f32)
 LOAD(f64, double, from_f64)
-
-#endif

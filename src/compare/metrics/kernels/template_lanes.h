@@ -1,6 +1,5 @@
 /* Sums and extremes in fixed lanes. A part of kernels_template.c. */
-#ifndef ND_METRICS_TEMPLATE_LANES_H
-#define ND_METRICS_TEMPLATE_LANES_H
+#pragma once
 
 #include <string.h>
 #if defined __AVX__
@@ -123,5 +122,3 @@ static const double *pad(const double *x, size_t n, double padding, double *out)
         out[lane] = lane < n ? x[lane] : padding;
     return out;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* The errors of one tensor against the other. A part of kernels_template.c. */
-#ifndef ND_METRICS_TEMPLATE_PAIRS_H
-#define ND_METRICS_TEMPLATE_PAIRS_H
+#pragma once
 
 #include <assert.h>
 #include <math.h>
@@ -190,5 +189,3 @@ static bool exceeds(const double *ref, const double *test, size_t n, double unit
         count += unit * fabs(test[i] - ref[i]) > rtol * fabs(unit * ref[i]);
     return count > 0;
 }
-
-#endif

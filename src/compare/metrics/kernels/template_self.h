@@ -1,6 +1,5 @@
 /* One tensor alone. A part of kernels_template.c. */
-#ifndef ND_METRICS_TEMPLATE_SELF_H
-#define ND_METRICS_TEMPLATE_SELF_H
+#pragma once
 
 #include <assert.h>
 #include <math.h>
@@ -229,5 +228,3 @@ static void self_f32(const void *elems, size_t n, double zero, double tiny, stru
         n_tiny += fabsf(x[i].value) < limit;
     out->n_tiny = (uint64_t)n_tiny;
 }
-
-#endif

@@ -3,13 +3,10 @@
 #include "improve/align/certificate/certificate.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "arithmetic/exact/eval_graph.h"
 #include "arithmetic/exact/linear/rounding.h"
 #include "core/documents/json_out.h"
-#include "core/error.h"
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/random.h"
@@ -79,9 +76,7 @@ enum nd_status nd_certificate_read(const char *path, struct nd_certificate **out
     ND_TRY_MEMORY(certificate->path != NULL, err);
     ND_TRY(nd_file_read(path, MAX_BYTES, &data, &n_bytes, err));
     ND_TRY(take_root(certificate, data, n_bytes, err));
-    *out = certificate;
-    certificate = NULL;
-    return ND_OK;
+    return ND_GIVE(out, certificate);
 }
 
 void nd_certificate_destroy(struct nd_certificate **certificate)
@@ -124,17 +119,16 @@ static const json_t *shape_of(const struct nd_certificate *certificate, const ch
 enum nd_status nd_certificate_set_dims(const struct nd_certificate *certificate, struct nd_model *model,
                                        struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     for (size_t i = 0; i < nd_model_n_inputs(model); i++) {
         const struct nd_model_io *input = nd_model_input(model, i);
         const json_t *shape = shape_of(certificate, input->name);
-        for (int d = 0; d < input->shape.rank && status == ND_OK; d++) {
+        for (int d = 0; d < input->shape.rank; d++) {
             json_int_t n = json_integer_value(json_array_get(shape, (size_t)d));
             if (input->shape.dims[d] < 0 && n > 0)
-                status = nd_align_set_dim(model, i, d, n, err);
+                ND_TRY(nd_align_set_dim(model, i, d, n, err));
         }
     }
-    return status;
+    return ND_OK;
 }
 
 /* ---- a digest of what an arithmetic makes of a model ---- */
@@ -339,10 +333,9 @@ static enum nd_status make(const struct nd_align_job *job, const struct nd_model
     static const char *const results[] = {"aligned", "differs", "inconclusive"};
     const struct nd_alignment *result = job->result;
     json_t *arithmetics = json_array(), *probes = json_array();
-    enum nd_status status = arithmetics_json(job, arithmetics, err);
-    if (status == ND_OK)
-        status = probes_json(job, probes, err);
-    json_t *root = nd_json_document(
+    ND_TRY(arithmetics_json(job, arithmetics, err));
+    ND_TRY(probes_json(job, probes, err));
+    json_auto_t *root = nd_json_document(
         ND_DOCUMENT_CERTIFICATE,
         json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "result", results[result->end], "files",
                   json_pack("{s:o, s:o, s:o}", "aligned", file_json(written), "model", file_json(job->original),
@@ -354,15 +347,9 @@ static enum nd_status make(const struct nd_align_job *job, const struct nd_model
                             count(result->n_floats)),
                   "layers", layers_json(result), "probes", probes, "accuracy_cost", accuracy_cost_json(result),
                   "verification", verification_json(result)));
-    if (status == ND_OK && root == NULL)
-        status = nd_fail_memory(err);
-    if (status == ND_OK)
-        status = nd_json_stamp(root, err);
-    if (status == ND_OK)
-        *out = root;
-    else
-        json_decref(root);
-    return status;
+    ND_TRY_MEMORY(root != NULL, err);
+    ND_TRY(nd_json_stamp(root, err));
+    return ND_GIVE(out, root);
 }
 
 enum nd_status nd_align_certify(const struct nd_align_job *job, struct nd_error *err)

@@ -1,6 +1,5 @@
 /* What writing and checking certificates have in common. docs/reference/certificate.md. */
-#ifndef ND_ALIGN_CERTIFICATE_H
-#define ND_ALIGN_CERTIFICATE_H
+#pragma once
 
 #include <jansson.h>
 
@@ -25,5 +24,3 @@ enum nd_status nd_align_behaviour(const struct nd_model *model, const struct nd_
 enum nd_status nd_certificate_probe_digest(const struct nd_probe *probe,
                                            char digits[static ND_CERTIFICATE_DIGEST_BYTES],
                                            struct nd_error *err);
-
-#endif

@@ -3,14 +3,10 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/documents/json_out.h"
-#include "core/error.h"
 #include "core/files/file.h"
 #include "core/memory.h"
-#include "core/text/options.h"
 #include "improve/align/certificate/certificate.h"
 
 /* What the files have in common that check a certificate. */

@@ -1,6 +1,5 @@
 /* What certificates and reports say of the outputs of an aligned model. */
-#ifndef ND_ALIGN_OUTPUTS_JSON_H
-#define ND_ALIGN_OUTPUTS_JSON_H
+#pragma once
 
 #include <jansson.h>
 
@@ -8,5 +7,3 @@
 
 /* An array: each output's SQNR before and after, and the loss, in dB. NULL without memory. */
 json_t *nd_alignment_outputs_json(const struct nd_alignment *alignment);
-
-#endif

@@ -1,9 +1,7 @@
 /* Walks a dataset of AI Hub by libhdf5 and hands out its samples. Runs in the confined child. */
-#include "record/import/formats/aihub_walk.h"
+#include "record/import/imported.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "capture/hdf5/chunk_decode.h"
 #include "capture/hdf5/drivers.h"
@@ -270,14 +268,12 @@ static enum nd_status nd_hdf5_array_read(hid_t dataset, struct nd_aihub_source *
         return ND_OK;
     hid_t creation = H5Dget_create_plist(dataset);
     H5D_layout_t layout = H5Pget_layout(creation);
-    enum nd_status status;
-    if (layout == H5D_CONTIGUOUS)
-        status = read_contiguous(&r, creation, err);
-    else if (layout == H5D_CHUNKED && array->shape.rank > 0)
-        status = read_chunks(&r, creation, err);
-    else
-        status = nd_fail(err, ND_E_IMPORT_TYPE, array->path, "%s of '%s' is neither contiguous nor chunked",
-                         array->what, array->path);
+    enum nd_status status =
+        layout == H5D_CONTIGUOUS ? read_contiguous(&r, creation, err)
+        : layout == H5D_CHUNKED && array->shape.rank > 0
+            ? read_chunks(&r, creation, err)
+            : nd_fail(err, ND_E_IMPORT_TYPE, array->path, "%s of '%s' is neither contiguous nor chunked",
+                      array->what, array->path);
     H5Pclose(creation);
     ND_FREE_ALL(r.stored, r.raw);
     nd_chunk_decoder_deinit(&r.decoder);

@@ -5,7 +5,6 @@
 #include "capture/hdf5/libhdf5.h"
 #include "core/files/file.h"
 #include "core/memory.h"
-#include "core/text/options.h"
 #include "npudiff/capture/capture.h"
 #include "npudiff/record/import.h"
 

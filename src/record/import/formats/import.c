@@ -1,11 +1,8 @@
 /* The import of foreign files: the formats, their readers for bare bytes (docs/reference/import-raw.md), AI Hub
  * and NumPy, and the facts of the user (docs/reference/import-facts.md). */
-#include "record/import/formats/import.h"
 
 #include <dirent.h>
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,12 +11,10 @@
 #include "core/documents/yaml_map.h"
 #include "core/files/file.h"
 #include "core/memory.h"
-#include "core/text/options.h"
 #include "core/text/strbuf.h"
 #include "npudiff/core/parse.h"
 #include "npudiff/record/import.h"
 #include "npudiff/record/probe.h"
-#include "record/import/formats/aihub_walk.h"
 #include "record/import/imported.h"
 #include "record/import/write_capture.h"
 #include "record/probes/loader.h"
@@ -484,7 +479,7 @@ const struct nd_import_reader nd_import_numpy = {
     .read = read_numpy,
 };
 
-/* In the order of the help. A new format is one line here and its extern in import.h. */
+/* In the order of the help. A new format is one line here and its extern in imported.h. */
 static const struct nd_import_reader *const readers[] = {
     &nd_import_numpy, &nd_import_raw,        &nd_import_onnx_pb,
     &nd_import_aihub, &nd_import_polygraphy, &nd_import_qnn_net_run,

@@ -3,8 +3,6 @@
  * have the array without "values", or a .npz in the place of the .npy. */
 #include <errno.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -15,7 +13,6 @@
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
-#include "record/import/formats/import.h"
 #include "record/import/imported.h"
 #include "record/probes/npz.h"
 
@@ -245,11 +242,9 @@ static enum nd_status read_polygraphy(const struct nd_import_options *options, s
             break;
         json_t *root = json_loadb(text, n_bytes, JSON_REJECT_DUPLICATES, &problem);
         free(text);
-        if (root == NULL)
-            status = nd_fail(err, ND_E_IMPORT_FORMAT, poly.path, "%s:%d:%d: %s", poly.path, problem.line,
-                             problem.column, problem.text);
-        else
-            status = add_results(&poly, root, options->runner, &n_samples, err);
+        status = root == NULL ? nd_fail(err, ND_E_IMPORT_FORMAT, poly.path, "%s:%d:%d: %s", poly.path,
+                                        problem.line, problem.column, problem.text)
+                              : add_results(&poly, root, options->runner, &n_samples, err);
         json_decref(root);
     }
     if (status == ND_OK)

@@ -1,16 +1,13 @@
 /* TensorProto files: ONNX's test data. A folder test_data_set_N is a sample: input_K.pb and output_K.pb. */
-#include "record/import/formats/import.h"
+#include "record/import/imported.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "core/files/file.h"
 #include "core/memory.h"
-#include "core/text/strbuf.h"
 #include "npudiff/core/parse.h"
 
 /* The numbers of enum nd_dtype are ONNX's own. */
@@ -274,16 +271,15 @@ static enum nd_status add_side(struct reading *r, enum nd_imported_side side, co
 {
     size_t n = 0;
     const char *prefix = side == ND_IMPORTED_INPUT ? "input_" : "output_";
-    enum nd_status status = count_numbered(folder, prefix, ".pb", &n, err);
-    for (size_t i = 0; status == ND_OK && i < n; i++) {
-        char *file = nd_text("%s/%s%zu.pb", folder, prefix, i);
-        status = file != NULL ? add_tensor(r, side, i, sample, file, err) : nd_fail_memory(err);
-        free(file);
+    ND_TRY(count_numbered(folder, prefix, ".pb", &n, err));
+    for (size_t i = 0; i < n; i++) {
+        ND_FREED char *file = nd_text("%s/%s%zu.pb", folder, prefix, i);
+        ND_TRY(file != NULL ? add_tensor(r, side, i, sample, file, err) : nd_fail_memory(err));
     }
-    if (status == ND_OK && n == 0 && side == ND_IMPORTED_OUTPUT)
-        status = nd_fail(err, ND_E_IMPORT_NOTHING, folder,
-                         "folder '%s' has neither output_0.pb nor test_data_set_0", folder);
-    return status;
+    if (n == 0 && side == ND_IMPORTED_OUTPUT)
+        return nd_fail(err, ND_E_IMPORT_NOTHING, folder,
+                       "folder '%s' has neither output_0.pb nor test_data_set_0", folder);
+    return ND_OK;
 }
 
 static enum nd_status add_data_set(struct reading *r, const char *folder, struct nd_error *err)
@@ -302,15 +298,14 @@ static enum nd_status add_path(struct reading *r, const char *path, struct nd_er
         return nd_fail(err, ND_E_FILE_OPEN, path, "cannot open '%s': %s", path, strerror(errno));
     if (!S_ISDIR(info.st_mode))
         return add_tensor(r, ND_IMPORTED_OUTPUT, r->n_files++, 0, path, err);
-    enum nd_status status = count_numbered(path, "test_data_set_", "", &n, err);
-    if (status == ND_OK && n == 0)
+    ND_TRY(count_numbered(path, "test_data_set_", "", &n, err));
+    if (n == 0)
         return add_data_set(r, path, err);
-    for (size_t i = 0; status == ND_OK && i < n; i++) {
-        char *folder = nd_text("%s/test_data_set_%zu", path, i);
-        status = folder != NULL ? add_data_set(r, folder, err) : nd_fail_memory(err);
-        free(folder);
+    for (size_t i = 0; i < n; i++) {
+        ND_FREED char *folder = nd_text("%s/test_data_set_%zu", path, i);
+        ND_TRY(folder != NULL ? add_data_set(r, folder, err) : nd_fail_memory(err));
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status read_onnx_pb(const struct nd_import_options *options, struct nd_imported *imported,

@@ -48,6 +48,21 @@ def softplus(path):
     return path
 
 
+def joined_floats(path):
+    """uint8: a Concat of one part of a Split, which has no quantiser, and of the other behind a Relu with its own."""
+    constants = {"s": np.float32(2 ** -5), "r": np.float32(2 ** -6), "t": np.float32(3 * 2 ** -7), "z": np.uint8(128),
+                 "n": np.array([2, 2], np.int64)}
+    nodes = [ow.node("QuantizeLinear", ["x", "s", "z"], ["x.q"]), ow.node("DequantizeLinear", ["x.q", "s", "z"], ["x.dq"]),
+             ow.node("Split", ["x.dq", "n"], ["a", "b"], axis=1), ow.node("Relu", ["b"], ["relu"]),
+             ow.node("QuantizeLinear", ["relu", "r", "z"], ["r.q"]), ow.node("DequantizeLinear", ["r.q", "r", "z"], ["r.dq"]),
+             ow.node("Concat", ["a", "r.dq"], ["c"], axis=1), ow.node("QuantizeLinear", ["c", "t", "z"], ["c.q"]),
+             ow.node("DequantizeLinear", ["c.q", "t", "z"], ["y"])]
+    shape = (1, 4, 8, 8)
+    path.write_bytes(ow.model(nodes, [ow.value_info("x", ow.FLOAT, shape)], [ow.value_info("y", ow.FLOAT, shape)],
+                              constants))
+    return path
+
+
 class Twin(Scratch):
     def test_every_bit_of_the_simulator(self):
         """Convolutions, attention, 8 and 16 bits: no tensor differs on any generation; no layer is unknown."""
@@ -105,6 +120,15 @@ class Twin(Scratch):
         twin, real = values(self.folder / "t.h5"), self.folder / "exact.h5"
         capture(model, ["exact"], PROBES, real)
         np.testing.assert_array_equal(twin["softplus"], values(real)["softplus"]) # rounded exactly
+
+    def test_operands_without_quantisers(self):
+        """A Concat of what has an encoding and of what has none ends in a capture, with all tensors and without."""
+        model = joined_floats(self.folder / "joined.onnx")
+        for tensors in ("all", "outputs", "none"):
+            capture(model, ["twin:gen3"], PROBES, self.folder / f"{tensors}.h5", "--tensors", tensors)
+        self.assertIn("y", values(self.folder / "all.h5"))
+        with Capture(self.folder / "none.h5") as opened:
+            self.assertEqual(opened.values("uniform", "y").dtype, np.float32)
 
     def test_strict_refuses_it(self):
         """With the tensor's name and the reason; a model that is known whole passes."""

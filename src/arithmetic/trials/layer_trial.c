@@ -9,6 +9,7 @@
 #include "arithmetic/operators/kernels/gemm_kernels.h"
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/tensors/scales.h"
 #include "core/text/strbuf.h"
 
 /* The values of a device are not known: they are to be made. */
@@ -98,8 +99,10 @@ static bool is_made_for_concat(const struct nd_model *model, size_t tensor)
     double low, high;
     const struct nd_model_layer *maker = nd_model_layer_of_tensor(model, tensor);
     const struct nd_tensor *made = nd_model_tensor(model, tensor);
+    if (maker == NULL || made->quant.n == 0 || !nd_dtype_is_of_qvalues(made->dtype))
+        return false;
     nd_qvalue_range(made->dtype, &low, &high);
-    return maker != NULL && !ND_IS_ONE_OF(maker->op_types, "Resize", "Slice") &&
+    return !ND_IS_ONE_OF(maker->op_types, "Resize", "Slice") &&
            (!nd_layer_narrows(maker) || (double)made->quant.zero_point[0] == low);
 }
 

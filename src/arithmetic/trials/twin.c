@@ -76,22 +76,34 @@ static bool is_only_moved(const struct nd_model *model, const struct nd_model_la
     return is;
 }
 
-/* A product of an operand whose encoding the provider forces, which differs from one of the model's encoding:
- * seen on both sides. Half of a uint16 Gelu in parts: nothing gives it. A sum of products by a vector: of which
+/* Where two ways give different values, and each was seen to be the chip's: what bends or narrows a product, by
+ * itself or with it; a Mul by one number, flat or in blocks; a product of an operand whose encoding the
+ * provider forces. Half of a uint16 Gelu in parts: nothing gives it. A sum of products by a vector: of which
  * axes is not looked at. */
 static bool is_uncertain(const struct nd_layer_trial *trial, const struct nd_exact_layer *layer,
                          const struct nd_array *chosen)
 {
-    const struct nd_array *forced = nd_layer_trial_other(trial, ND_ALTERNATIVE_FORCED, trial->only),
-                          *fused = nd_layer_trial_other(trial, ND_ALTERNATIVE_FUSED, trial->only);
+    size_t p = trial->only;
+    const struct nd_array *forced = nd_layer_trial_other(trial, ND_ALTERNATIVE_FORCED, p),
+                          *fused = nd_layer_trial_other(trial, ND_ALTERNATIVE_FUSED, p),
+                          *made = trial->is_covered[p] ? &trial->made[trial->alike[p]] : NULL;
     const struct nd_model_layer *own = nd_model_layer_of_tensor(trial->model, layer->tensor);
     const struct nd_alternatives *a = trial->alternatives;
-    if (own->n_inputs == 1 && strcmp(own->op_types, "Mul") == 0 && a->gated[own->inputs[0]] != SIZE_MAX)
-        return nd_dtype_size_bytes(layer->dtype) > 1 && a->gates[own->inputs[0]] == ND_GATE_GELU;
+    size_t from = own->n_inputs == 1 ? own->inputs[0] : SIZE_MAX;
+    const struct nd_model_layer *maker = from != SIZE_MAX ? nd_model_layer_of_tensor(trial->model, from) : NULL;
+    bool is_wide = nd_dtype_size_bytes(layer->dtype) > 1,
+         is_number = from != SIZE_MAX && strcmp(own->op_types, "Mul") == 0;
+    if (is_number && is_wide && a->gated[from] != SIZE_MAX && a->gates[from] == ND_GATE_GELU)
+        return true;
     if (strcmp(own->op_types, "ReduceSum") == 0)
         return chosen == fused && fused != NULL;
-    return chosen == forced && forced != NULL && nd_layer_is_product(layer) && trial->is_covered[trial->only] &&
-           !nd_array_is_same(forced, &trial->made[trial->alike[trial->only]]);
+    bool is_either = ND_IS_ONE_OF(own->op_types, "HardSwish", "LeakyRelu", "PRelu", "Reciprocal", "Relu") ||
+                     (is_number && is_wide) ||
+                     (strcmp(own->op_types, "Clip") == 0 && maker != NULL && nd_layer_narrows(maker));
+    if (made != NULL && fused != NULL && is_either && !nd_array_is_same(made, fused))
+        return true;
+    return chosen == forced && forced != NULL && made != NULL && nd_layer_is_product(layer) &&
+           !nd_array_is_same(forced, made);
 }
 
 /* What is known of the layer whose way was chosen (NULL: none). */

@@ -137,7 +137,7 @@ static json_t *brief_rows(void)
     static const char *const rows[][2] = {
         {"cpu", "ONNX Runtime's CPU provider"},
         {"htp-sim:gen3", "Qualcomm's HTP simulator, here as a Snapdragon 8 Gen 3"},
-        {"twin:gen3", "the bits of that chip without its SDK; it says what it does not know"},
+        {"twin:gen3", "the bits of that chip without its SDK, as far as they are known"},
         {"htp", "the NPU of this machine, where it has one"},
         {"adb:SERIAL", "a phone; adb:* is every phone that is attached"},
         {"ssh:HOST", "a board or laptop that runs Linux"},

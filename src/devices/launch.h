@@ -1,6 +1,5 @@
 /* Starting an agent on this machine. */
-#ifndef ND_DEVICE_LAUNCH_H
-#define ND_DEVICE_LAUNCH_H
+#pragma once
 
 #include "devices/agent/spool/job_file.h"
 #include "devices/agent/spool/spool.h"
@@ -163,5 +162,3 @@ enum nd_status nd_device_resolve(const struct nd_device *device, const struct nd
 
 /* Whether npudiff evaluates the device itself, without a runtime, by npudiff-agent-exact. */
 bool nd_device_is_evaluated(enum nd_device_kind kind);
-
-#endif

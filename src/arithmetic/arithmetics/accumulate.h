@@ -4,8 +4,7 @@
  *
  * Every factor is a half precision number, so that products and sums are whole multiples of 2^-48. As 128-bit
  * integers in that layer all of them are exact up to 2^79, which 64 terms do not reach. */
-#ifndef ND_ARITH_ACCUMULATE_H
-#define ND_ARITH_ACCUMULATE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -108,5 +107,3 @@ bool nd_accumulator_factors(const float *values, size_t n, int64_t *out);
  * Infinity and NaN where sums overflow; a zero is never negative. */
 float nd_accumulate_factors(const struct nd_accumulator *accumulator, const struct nd_sum_tree *tree,
                             const int64_t *x, const int64_t *w);
-
-#endif

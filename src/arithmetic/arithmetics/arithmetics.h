@@ -29,8 +29,7 @@
  *
  * The names are those of arithmetics (arithmetic/exact/linear/rounding.h) and of requantisation by parts
  * (requantise.h). */
-#ifndef ND_ARITH_ARITHMETICS_H
-#define ND_ARITH_ARITHMETICS_H
+#pragma once
 
 #include "arithmetic/arithmetics/requantise.h"
 #include "arithmetic/exact/linear/rounding.h"
@@ -105,5 +104,3 @@ bool nd_arithmetic_prepare(const struct nd_arithmetic *arithmetic, const struct 
                            bool has_fused, struct nd_arithmetic_ready *out);
 struct nd_arithmetic_outcome nd_arithmetic_run(const struct nd_arithmetic_ready *ready,
                                                const struct nd_arithmetic_element *element);
-
-#endif

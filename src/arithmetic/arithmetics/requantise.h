@@ -12,8 +12,7 @@
  * is (rounding.h) has its parts here, too: exact multiplier, no granule.
  *
  * Or, in the place of all parts: q = clip(round(M a) + z) as enum nd_fixed_point below has it. */
-#ifndef ND_ARITH_REQUANTISE_H
-#define ND_ARITH_REQUANTISE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -102,5 +101,3 @@ double nd_requantise_qvalue(const struct nd_requantise_ready *requantiser, doubl
 double nd_multiplier_round(double multiplier, int n_bits, enum nd_rounding rounding);
 /* floor(-log2 M), exactly. */
 int nd_multiplier_log(double multiplier);
-
-#endif

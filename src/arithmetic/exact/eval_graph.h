@@ -6,8 +6,7 @@
  * half to even. Where quantised values of tensors are *given* (a device's), what reads a tensor reads those
  * instead of what was just computed: then every layer is re-executed on the device's own inputs, and what is
  * computed less what was given is its local error. */
-#ifndef ND_EVAL_EVAL_GRAPH_H
-#define ND_EVAL_EVAL_GRAPH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -228,5 +227,3 @@ typedef enum nd_status nd_exact_found(void *context, size_t tensor, const struct
 enum nd_status nd_exact_graph_run(const struct nd_exact_graph *graph, const struct nd_array *inputs,
                                   const struct nd_exact_options *options, nd_exact_found *found, void *context,
                                   struct nd_error *err);
-
-#endif

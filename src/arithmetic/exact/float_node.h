@@ -1,6 +1,5 @@
 /* One node of a float graph by itself: what makes a tensor, worked out from any values of what it reads. */
-#ifndef ND_EVAL_FLOAT_NODE_H
-#define ND_EVAL_FLOAT_NODE_H
+#pragma once
 
 #include "arithmetic/exact/eval_graph.h"
 
@@ -56,5 +55,3 @@ bool nd_float_is_product(const struct nd_float_node *node); /* Conv, ConvTranspo
 enum nd_float_growth nd_float_node_growth(const struct nd_float_node *node,
                                           const struct nd_array *const *inputs, const struct nd_array *out,
                                           size_t *n_terms);
-
-#endif

@@ -1,7 +1,6 @@
 /* What the files of the evaluation share: graph_values.c keeps constants and runs nodes, graph_run.c takes a
  * sample through them, layer by layer, eval_graph.c prepares a model for that. */
-#ifndef ND_EVAL_GRAPH_INTERNAL_H
-#define ND_EVAL_GRAPH_INTERNAL_H
+#pragma once
 
 #include <pthread.h>
 
@@ -154,5 +153,3 @@ bool nd_exact_describe(const struct nd_exact_run *run, size_t quantize, struct n
 
 /* Quantised values of a QuantizeLinear: of a layer by its exact values, of a graph input as ONNX has it. */
 enum nd_status nd_exact_run_quantize(struct nd_exact_run *run, size_t node, struct nd_error *err);
-
-#endif

@@ -10,8 +10,7 @@
  *
  * With a device's quantised values given, what the arithmetic makes of each layer is compared with what the
  * device made of the same inputs; without, the graph is what such a device would show. */
-#ifndef ND_ARITH_HTP_H
-#define ND_ARITH_HTP_H
+#pragma once
 
 #include "arithmetic/exact/eval_graph.h"
 
@@ -167,5 +166,3 @@ enum { ND_LAYER_MAX_DIFFERENCES = 8 };
 size_t nd_layer_arithmetic_differences(const struct nd_layer_arithmetic *a, const struct nd_layer_arithmetic *b,
                                        const char *op_type, enum nd_dtype dtype,
                                        struct nd_layer_difference *out);
-
-#endif

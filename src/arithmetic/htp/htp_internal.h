@@ -1,7 +1,6 @@
 /* What the families of the HTP's arithmetics share. F(.) in comments is one float32 operation, z are zero
  * points, s scales; x, w, y are quantised values. */
-#ifndef ND_ARITH_HTP_INTERNAL_H
-#define ND_ARITH_HTP_INTERNAL_H
+#pragma once
 
 #include <math.h>
 #include <string.h>
@@ -479,5 +478,3 @@ bool nd_htp_is_still(const struct nd_htp_job *job, const struct nd_shape *out);
 
 /* Whether v81 makes the layer in another way than v73: uint16 that is moved, and in another encoding. */
 bool nd_htp_is_other_on_v81(const struct nd_exact_layer *layer);
-
-#endif

@@ -1,7 +1,6 @@
 /* Layers that a release of an SDK is known to compute wrongly, recognised by the operator, its attributes and
  * what it reads. */
-#ifndef ND_ARITH_CONDITIONS_H
-#define ND_ARITH_CONDITIONS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -30,5 +29,3 @@ uint64_t nd_layer_conditions_predicted(uint64_t conditions);
  * a defect. NULL: it does, or nothing is known. Borrowed. model may be NULL. Any thread. */
 const struct nd_array *nd_layer_kept_qvalues(const struct nd_model *model, const struct nd_exact_layer *layer,
                                              size_t i);
-
-#endif

@@ -1,7 +1,6 @@
 /* A tensor in double precision: how every value of an evaluated graph is held. Whole numbers (quantised values,
  * indices, shapes) are doubles too; up to 2^53 that is exact. */
-#ifndef ND_OPERATORS_ARRAY_H
-#define ND_OPERATORS_ARRAY_H
+#pragma once
 
 #include <string.h>
 
@@ -34,5 +33,3 @@ void nd_array_store(enum nd_dtype dtype, const double *x, size_t n, void *bytes)
 enum nd_status nd_array_copy(const struct nd_array *from, struct nd_array *to, struct nd_error *err);
 /* Frees the elements and zeroes the struct; a zeroed one is accepted. */
 void nd_array_deinit(struct nd_array *array);
-
-#endif

@@ -1,7 +1,6 @@
 /* ONNX operators in double precision, as the ONNX specification defines them. One file per family, which lists
  * its operators; ops.c has the families. */
-#ifndef ND_OPERATORS_OPS_H
-#define ND_OPERATORS_OPS_H
+#pragma once
 
 #include "arithmetic/operators/array.h"
 #include "arithmetic/operators/kernels/short_products.h"
@@ -49,5 +48,3 @@ int64_t nd_op_i(const struct nd_op_call *call, const char *name, int64_t otherwi
 size_t nd_op_ints(const struct nd_op_call *call, const char *name, const int64_t **values);
 /* "" when absent. New memory is not needed: text of at most buf_size - 1 bytes, else cut. */
 const char *nd_op_text(const struct nd_op_call *call, const char *name, char *buf, size_t buf_size);
-
-#endif

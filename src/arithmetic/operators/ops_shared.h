@@ -1,6 +1,5 @@
 /* What the families of operators share, and the list of each. */
-#ifndef ND_OPERATORS_OPS_SHARED_H
-#define ND_OPERATORS_OPS_SHARED_H
+#pragma once
 
 #include "arithmetic/operators/ops.h"
 
@@ -108,5 +107,3 @@ const struct nd_op *nd_op_in_list(const struct nd_op *list, const char *domain, 
 
 typedef enum nd_status nd_op_function(const struct nd_op_call *call, struct nd_error *err);
 nd_op_function nd_op_conv, nd_op_matmul; /* of doubles: ops_quant.c has those of quantised values */
-
-#endif

@@ -1,7 +1,6 @@
 /* Windows that slide over the spatial axes of a tensor N x C x D1 x ...: the geometry of convolution and
  * pooling. */
-#ifndef ND_OPERATORS_WINDOW_H
-#define ND_OPERATORS_WINDOW_H
+#pragma once
 
 #include "arithmetic/operators/ops_shared.h"
 
@@ -41,5 +40,3 @@ void nd_window_range(const struct nd_window *window, int axis, ptrdiff_t k, ptrd
 
 /* n x channels x out. */
 struct nd_shape nd_window_shape(const struct nd_window *window, int64_t n, int64_t channels);
-
-#endif

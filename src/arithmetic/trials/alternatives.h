@@ -9,8 +9,7 @@
  * of x is one function (SiLU, HardSwish) forced   the layer reads an operand with the encoding that the
  * provider forces on its maker (uint16 Tanh, Sigmoid), whatever the model says v81      an arithmetic of v73
  * with the floats of v81 */
-#ifndef ND_REPLAY_ALTERNATIVES_H
-#define ND_REPLAY_ALTERNATIVES_H
+#pragma once
 
 #include "arithmetic/variants/layer_other.h"
 #include "core/text/strbuf.h"
@@ -95,5 +94,3 @@ bool nd_layer_is_mean(const struct nd_model_layer *layer);
 /* Which encodings the provider forces on what the layer writes and reads, and what is wrong then, in words. */
 void nd_say_forced(const struct nd_alternatives *alternatives, const struct nd_model *model,
                    const struct nd_model_layer *layer, bool is_model_output, struct nd_strbuf *text);
-
-#endif

@@ -1,7 +1,6 @@
 /* What arithmetics of whole layers (arithmetic/htp/htp.h) make of the device's own input quantised values, and
  * how the device's quantised values are held against that. */
-#ifndef ND_REPLAY_LAYER_TRIAL_H
-#define ND_REPLAY_LAYER_TRIAL_H
+#pragma once
 
 #include "arithmetic/htp/htp.h"
 #include "arithmetic/trials/alternatives.h"
@@ -80,5 +79,3 @@ const struct nd_array *nd_layer_trial_choose(const struct nd_layer_trial *trial,
 /* Counts the layer that was taken last. exact[n]: rounded half to even. */
 void nd_layer_trial_count(const struct nd_layer_trial *trial, const double *given, const double *exact,
                           size_t n, struct nd_layer_tally *tally);
-
-#endif

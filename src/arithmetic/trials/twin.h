@@ -6,8 +6,7 @@
  *     if (nd_twin_chip_of("v75", ND_TWIN_NEWEST_SDK, &chip) &&
  *         (status = nd_twin_create(model, graph, &chip, NULL, &twin, err)) == ND_OK)
  *         status = nd_twin_run(twin, inputs, found, context, err);   (for each sample) */
-#ifndef ND_ARITH_TWIN_H
-#define ND_ARITH_TWIN_H
+#pragma once
 
 #include "arithmetic/exact/eval_graph.h"
 #include "arithmetic/htp/htp.h"
@@ -49,5 +48,3 @@ enum nd_status nd_twin_run(struct nd_twin *twin, const struct nd_array *inputs, 
 
 /* [n_tensors of the model]; valid until the twin is destroyed. */
 const struct nd_twin_mark *nd_twin_marks(const struct nd_twin *twin);
-
-#endif

@@ -1,7 +1,6 @@
 /* Operators with another attribute than the model gives them: what devices are known to take for it, as data.
  */
-#ifndef ND_ARITH_ATTRIBUTES_H
-#define ND_ARITH_ATTRIBUTES_H
+#pragma once
 
 #include "model/graph/onnx.h"
 #include "npudiff/core/tensor.h"
@@ -44,5 +43,3 @@ bool nd_attribute_change(const Onnx__NodeProto *node, const struct nd_attribute_
                          struct nd_changed_node *out);
 /* The node's own value as a word; "" where it has none, and the opset decides. Returns buf. */
 const char *nd_attribute_own(const Onnx__NodeProto *node, const struct nd_attribute_row *row, char buf[32]);
-
-#endif

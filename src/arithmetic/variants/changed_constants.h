@@ -1,8 +1,7 @@
 /* What a product by constants gives when these are not the model's, or are read in another way: a bias that was
  * lost, weights whose scale or zero point is another one, kernels in another order, a matrix transposed, scales
  * along another axis. */
-#ifndef ND_ARITH_CHANGED_CONSTANTS_H
-#define ND_ARITH_CHANGED_CONSTANTS_H
+#pragma once
 
 #include "arithmetic/exact/float_node.h"
 #include "arithmetic/exact/linear/rounding.h"
@@ -111,5 +110,3 @@ struct nd_product_parts {
 enum nd_status nd_layer_product_parts(const struct nd_exact_layer *layer, double shift,
                                       struct nd_product_parts *out, struct nd_error *err);
 void nd_product_parts_deinit(struct nd_product_parts *parts);
-
-#endif

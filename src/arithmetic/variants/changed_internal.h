@@ -1,7 +1,6 @@
 /* What coded_weights.c takes from changed_constants.c: it finds the quantised values of weights that the
  * operator reads as floats. */
-#ifndef ND_ARITH_CHANGED_INTERNAL_H
-#define ND_ARITH_CHANGED_INTERNAL_H
+#pragma once
 
 #include "arithmetic/exact/linear/linear_layer.h"
 #include "arithmetic/variants/changed_constants.h"
@@ -25,5 +24,3 @@ bool nd_weight_rows_find(const struct nd_linear_call *call, bool is_as_stored, s
 bool nd_is_product(const struct nd_linear_call *call);
 /* The operator by itself, with its weights. */
 struct nd_float_node nd_float_node_of(const struct nd_linear_call *call);
-
-#endif

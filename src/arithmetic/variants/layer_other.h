@@ -1,7 +1,6 @@
 /* Layers made in another way than one operator with the model's encodings: with other encodings of what is read
  * or made, narrowed by what comes after, or two operators as one function. */
-#ifndef ND_ARITH_LAYER_OTHER_H
-#define ND_ARITH_LAYER_OTHER_H
+#pragma once
 
 #include "arithmetic/htp/htp.h"
 
@@ -109,5 +108,3 @@ enum nd_status nd_layer_run_gated(const struct nd_exact_layer *layer, const stru
 enum nd_status nd_layer_run_laid_out(const struct nd_exact_layer *layer, bool is_in_blocks,
                                      const struct nd_shape *shape, struct nd_array *qvalues, bool *is_covered,
                                      struct nd_error *err);
-
-#endif

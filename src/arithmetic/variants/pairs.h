@@ -10,8 +10,7 @@
  *     accumulator = exact sum + sum over pairs of (cut(l r + l' r') - (l r + l' r'))
  *
  * where cut() saturates or wraps at 16 bits. Padding of a Conv holds the zero point of what is read. */
-#ifndef ND_ARITH_PAIRS_H
-#define ND_ARITH_PAIRS_H
+#pragma once
 
 #include "arithmetic/exact/eval_graph.h"
 #include "arithmetic/exact/linear/rounding.h"
@@ -49,5 +48,3 @@ typedef enum nd_status nd_pair_sum_found(void *context, size_t which, const stru
  * time. */
 enum nd_status nd_layer_in_pairs(const struct nd_exact_layer *layer, const struct nd_rounding_rule *usual,
                                  nd_pair_sum_found *found, void *context, struct nd_error *err);
-
-#endif

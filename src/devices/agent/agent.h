@@ -1,6 +1,5 @@
 /* Shared by the files of agent/ only: one agent at its job. */
-#ifndef ND_AGENT_AGENT_H
-#define ND_AGENT_AGENT_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -143,5 +142,3 @@ enum nd_status nd_agent_make_codes(struct nd_agent *agent, struct nd_error *err)
  * itself recorded (ND_RECORD_FAILURE) and returned. */
 enum nd_status nd_agent_run(const struct nd_agent_job *job, const struct nd_resume *resume,
                             struct nd_spool_writer *writer, struct nd_error *err);
-
-#endif

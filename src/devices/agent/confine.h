@@ -1,7 +1,6 @@
 /* What the agent does without, as far as kernel and C library know how to forbid it: runtime and model are not
  * ours. */
-#ifndef ND_AGENT_CONFINE_H
-#define ND_AGENT_CONFINE_H
+#pragma once
 
 #include "devices/agent/spool/job_file.h"
 
@@ -24,5 +23,3 @@ void nd_agent_confine_programs(void);
 
 /* What it returned; "nothing" before. */
 const char *nd_agent_confined(void);
-
-#endif

@@ -11,8 +11,7 @@
  *
  * This is harmless in production: without the variable nothing is read. Who may set the environment of an agent
  * may send it the signal, too. A stopped agent is one that hangs, which --stall-limit ends. */
-#ifndef ND_AGENT_STOP_H
-#define ND_AGENT_STOP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -27,5 +26,3 @@ void nd_stop(void);
 
 /* The file, of the environment; NULL: none. */
 const char *nd_stop_path(void);
-
-#endif

@@ -40,8 +40,7 @@
  *
  * Randomness depends on seeds, the tensor's name, the number of the sample (flip: and of the repeat) and the
  * element alone: the same device makes the same values again. */
-#ifndef ND_EMULATOR_EMULATE_H
-#define ND_EMULATOR_EMULATE_H
+#pragma once
 
 #include "arithmetic/arithmetics/arithmetics.h"
 #include "arithmetic/exact/eval_graph.h"
@@ -159,5 +158,3 @@ struct nd_profile_file {
  * ND_E_FILE_OPEN, ND_E_FILE_READ. Both are the caller's on success. */
 enum nd_status nd_profile_read(const char *what, struct nd_emulation *out, struct nd_profile_file *file,
                                struct nd_error *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* What the files of emulated devices share: emulate_items.c reads items, emulate_make.c finds what they mean in
  * a model and makes the device, emulate.c runs it and has the faults that work on quantised values. */
-#ifndef ND_EMULATOR_EMULATE_INTERNAL_H
-#define ND_EMULATOR_EMULATE_INTERNAL_H
+#pragma once
 
 #include "devices/emulator/emulate.h"
 
@@ -90,5 +89,3 @@ struct nd_emu_scene {
     uint64_t run;
     const struct nd_array *before; /* the quantised values of the sample before; n 0: there is none */
 };
-
-#endif

@@ -4,8 +4,7 @@
  * Everything is read by one command before the run and one after it. What does not come, or makes no sense, is
  * left out: an unknown fact stays unknown, and a device that says nothing of itself can still be captured.
  * Texts are cut and cleaned, whatever the device prints: valid UTF-8 without control characters. */
-#ifndef ND_DEVICE_FACTS_H
-#define ND_DEVICE_FACTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -66,5 +65,3 @@ struct nd_text_piece {
 /* A copy of at most max_bytes as text: bytes that are no UTF-8 become '?', control characters ' ', and blanks
  * at the ends go. NULL when out of memory; "" when nothing is left. */
 char *nd_piece_copy(struct nd_text_piece piece, size_t max_bytes);
-
-#endif

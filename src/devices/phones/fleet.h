@@ -2,8 +2,7 @@
  * and the command that leases a device. A campaign may come from a stranger, so it cannot name one. And who may
  * use one now: at most so many captures on one host, and the lab's own command, which leases a device and
  * releases it (docs/reference/fleet.md). A guard of its own releases it when this process is killed. */
-#ifndef ND_REMOTE_FLEET_H
-#define ND_REMOTE_FLEET_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -64,5 +63,3 @@ void nd_lease_end(struct nd_lease *lease);
  * message lists them), or the URI means all. */
 enum nd_status nd_device_reach(const char *uri, enum nd_transport_kind transport, char **address,
                                struct nd_error *err);
-
-#endif

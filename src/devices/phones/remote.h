@@ -12,8 +12,7 @@
  * What nothing has used for a month goes when it is left. The agent runs without the link, which may break and
  * come back.
  */
-#ifndef ND_REMOTE_REMOTE_H
-#define ND_REMOTE_REMOTE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -254,5 +253,3 @@ const char *nd_remote_method_name(enum nd_remote_method method);
  * caller frees *out with nd_remote_uri_deinit. */
 enum nd_status nd_remote_uri_parse(const char *uri, struct nd_remote_uri *out, struct nd_error *err);
 void nd_remote_uri_deinit(struct nd_remote_uri *uri);
-
-#endif

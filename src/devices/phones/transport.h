@@ -4,8 +4,7 @@
  * broke never looks like a command that failed: without the trailer the link is lost. What it prints begins
  * behind a mark of its own, since a login may talk first. One transport belongs to one thread at a time;
  * several transports work at once. */
-#ifndef ND_REMOTE_TRANSPORT_H
-#define ND_REMOTE_TRANSPORT_H
+#pragma once
 
 #include "core/processes/process.h"
 #include "core/text/strbuf.h"
@@ -142,5 +141,3 @@ enum nd_status nd_transport_fail_cancelled(const struct nd_transport *transport,
 
 /* The last line of the text that is not empty, cut to size. */
 void nd_transport_last_line(const char *text, char *line, size_t size);
-
-#endif

@@ -1,8 +1,7 @@
 /* Where the programs are that run models for npudiff (docs/reference/runner.md): npudiff-runner-NAME in the
  * folders of runners or in $PATH. A URI may come from a stranger's campaign, so that a name is all that it can
  * say: it has no '/', and folders of $PATH that are not absolute do not count. */
-#ifndef ND_RUNNER_FIND_RUNNER_H
-#define ND_RUNNER_FIND_RUNNER_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -17,5 +16,3 @@ enum nd_status nd_runner_find(const char *name, char **path, struct nd_error *er
 
 /* The same for a path, from which its name follows: *name and *path are in new memory. */
 enum nd_status nd_runner_use_path(const char *file, char **name, char **path, struct nd_error *err);
-
-#endif

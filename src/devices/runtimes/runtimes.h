@@ -10,8 +10,7 @@
  *   "made_by"   "npudiff runtimes add" of those that 'npudiff runtimes remove' may remove
  * The folder's name is the id, with ".<abi>" behind it where the ABI is not x86_64-linux: an id may exist for
  * several. tools/setup writes the same file. */
-#ifndef ND_SDK_RUNTIME_MANIFEST_H
-#define ND_SDK_RUNTIME_MANIFEST_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -173,5 +172,3 @@ struct nd_pick {
 /* Fills pick for pick->abi; empty (n = 0) when nothing is for it. ND_E_RUNTIME_SOURCE when two sources give the
  * same library. */
 enum nd_status nd_pick_choose(const struct nd_runtime_parts *parts, struct nd_pick *pick, struct nd_error *err);
-
-#endif

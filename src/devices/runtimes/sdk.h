@@ -1,6 +1,5 @@
 /* What an installed SDK has to give: its libraries for a machine, and the agent that loads them there. */
-#ifndef ND_SDK_SDK_H
-#define ND_SDK_SDK_H
+#pragma once
 
 #include "npudiff/devices/device.h"
 
@@ -45,5 +44,3 @@ enum nd_status nd_agent_find_abi(const char *wanted, const char *abi, char **pat
 /* The error that no runtime of the list has this id, with the nearest one. */
 enum nd_status nd_runtime_fail_unknown(const struct nd_runtime_list *list, const char *id,
                                        struct nd_error *err);
-
-#endif

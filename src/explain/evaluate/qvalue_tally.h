@@ -1,7 +1,6 @@
 /* Which arithmetics of single values (arithmetic/exact/linear/rounding.h) give the quantised values of a layer.
  */
-#ifndef ND_REPLAY_QVALUE_TALLY_H
-#define ND_REPLAY_QVALUE_TALLY_H
+#pragma once
 
 #include "arithmetic/exact/eval_graph.h"
 
@@ -25,5 +24,3 @@ void nd_qvalue_tally_finish(struct nd_qvalue_tally *tally);
 
 /* Which of nd_rounding_rules rounds once, half to even. */
 size_t nd_rounding_rule_half_even(void);
-
-#endif

@@ -1,8 +1,7 @@
 /* Operators that a release of an SDK is known to compute wrongly, on chips that have nothing wrong with them:
  * what the condition is, how it looks, and what to do. A layer is faulty by its own evidence as any other; this
  * says whose fault it is. */
-#ifndef ND_REPLAY_DEFECTS_H
-#define ND_REPLAY_DEFECTS_H
+#pragma once
 
 #include "arithmetic/known/conditions.h"
 #include "explain/diagnosis/diagnosis.h"
@@ -29,5 +28,3 @@ const struct nd_known_defect *nd_known_defect_of(uint64_t conditions);
 
 /* Whether an error that looks like that fault may be this defect. */
 bool nd_known_defect_shows_as(const struct nd_known_defect *defect, enum nd_fault_kind kind);
-
-#endif

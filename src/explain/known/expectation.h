@@ -1,6 +1,5 @@
 /* Which arithmetic a capture's device has, by what the capture says of it. */
-#ifndef ND_REPLAY_EXPECTATION_H
-#define ND_REPLAY_EXPECTATION_H
+#pragma once
 
 #include "npudiff/capture/capture.h"
 
@@ -28,5 +27,3 @@ bool nd_is_runner(const struct nd_capture *capture);
 bool nd_can_fall_back(const struct nd_capture *capture);
 /* "float", "v69", "v73"; NULL for ND_EXPECT_ANY. Static storage. */
 const char *nd_expectation_name(enum nd_expectation expectation);
-
-#endif

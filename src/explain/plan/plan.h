@@ -10,8 +10,7 @@
  *     carried.c      tensors that a device lacks, worked out from those before them
  *     held.c         tensors of captures that are decoded once for all stages
  *     plan.c     whether making intermediates visible changed the outputs */
-#ifndef ND_REPLAY_PLAN_H
-#define ND_REPLAY_PLAN_H
+#pragma once
 
 #include "arithmetic/exact/eval_graph.h"
 #include "arithmetic/trials/alternatives.h"
@@ -171,5 +170,3 @@ struct nd_plan_values {
 };
 enum nd_status nd_plan_read(const struct nd_plan *plan, const struct nd_plan_values *tensor, size_t first,
                             size_t n, void *out, struct nd_error *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* One tensor of one sample of a capture, as an array. */
-#ifndef ND_REPLAY_READ_TENSOR_H
-#define ND_REPLAY_READ_TENSOR_H
+#pragma once
 
 #include "arithmetic/operators/array.h"
 #include "npudiff/capture/capture.h"
@@ -13,5 +12,3 @@ enum nd_status nd_read_tensor(const struct nd_probe_values *place, size_t sample
 /* Of the probe's input that is number `tensor`: out has been made. */
 enum nd_status nd_read_input(const struct nd_probe_values *place, size_t sample, enum nd_dtype dtype,
                              struct nd_array *out, struct nd_error *err);
-
-#endif

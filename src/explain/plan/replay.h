@@ -1,7 +1,6 @@
 /* What one thread needs to read samples of captures and to take them through layers: the values of the sample
  * at hand. */
-#ifndef ND_REPLAY_READER_H
-#define ND_REPLAY_READER_H
+#pragma once
 
 #include "arithmetic/trials/layer_trial.h"
 #include "explain/plan/plan.h"
@@ -100,5 +99,3 @@ struct nd_replay {
     void *cancel_context;
 };
 enum nd_status nd_replay_run(const struct nd_replay *replay, struct nd_error *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* What one zeroed sample shows of a model: the tensors that are computed and their shapes, and those that
  * cannot be evaluated. */
-#ifndef ND_REPLAY_SURVEY_H
-#define ND_REPLAY_SURVEY_H
+#pragma once
 
 #include "arithmetic/exact/eval_graph.h"
 #include "npudiff/model/model.h"
@@ -19,5 +18,3 @@ struct nd_survey {
     size_t n_tensors, n_missed;
     struct nd_survey_sight *tensors; /* [n_edges] */
 };
-
-#endif

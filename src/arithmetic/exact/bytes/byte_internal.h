@@ -1,6 +1,5 @@
 /* What byte_layer.c finds out about layers, and byte_conv.c uses. */
-#ifndef ND_EVAL_BYTE_INTERNAL_H
-#define ND_EVAL_BYTE_INTERNAL_H
+#pragma once
 
 #include "arithmetic/exact/bytes/byte_layer.h"
 #include "arithmetic/exact/graph_internal.h"
@@ -61,5 +60,3 @@ struct nd_byte_runner {
     double qvalues[ND_BYTE_ROOM];
     size_t left_bytes; /* for tables, while layers are found */
 };
-
-#endif

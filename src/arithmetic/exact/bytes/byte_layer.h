@@ -6,8 +6,7 @@
  * constant weights adds up products of bytes, or of whole numbers of 16 bits, and rounds the sums while they
  * are in the caches. Each table and each line of a convolution is made by the evaluation in doubles itself. All
  * other layers are evaluated by it, too. */
-#ifndef ND_EVAL_BYTE_LAYER_H
-#define ND_EVAL_BYTE_LAYER_H
+#pragma once
 
 #include "arithmetic/exact/eval_graph.h"
 
@@ -49,5 +48,3 @@ enum nd_status nd_byte_layer_evaluate_with(struct nd_byte_runner *runner, size_t
                                            const struct nd_exact_options *options, void *context,
                                            struct nd_array *inputs, struct nd_array *qvalues,
                                            struct nd_error *err);
-
-#endif

@@ -22,8 +22,7 @@
  * HardSigmoid, HardSwish; AveragePool, GlobalAveragePool, ReduceMean, ReduceSum; what chooses or moves values:
  * MaxPool, ReduceMax, Min, Relu, Clip, Where, Concat, Slice, Transpose, Reshape, Gather, Pad, Resize to the
  * nearest and so on (the list is in linear_layer.c). */
-#ifndef ND_EVAL_LINEAR_LAYER_H
-#define ND_EVAL_LINEAR_LAYER_H
+#pragma once
 
 #include "arithmetic/exact/linear/quick.h"
 #include "arithmetic/exact/linear/rounding.h"
@@ -101,5 +100,3 @@ void nd_linear_deinit(struct nd_linear_result *result);
  * graph order. */
 bool nd_linear_fold(const Onnx__NodeProto *node, size_t n_inputs, const struct nd_linear_input *inputs,
                     double *low, double *high);
-
-#endif

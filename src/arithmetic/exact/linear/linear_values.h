@@ -1,7 +1,6 @@
 /* What linear layers read and give. Each family first makes the exact real values, as quotients of a number
  * and a positive double divisor; nd_linear_layer then applies bounds and the scale of the output. */
-#ifndef ND_EVAL_LINEAR_VALUES_H
-#define ND_EVAL_LINEAR_VALUES_H
+#pragma once
 
 #include "arithmetic/exact/linear/linear_layer.h"
 #include "arithmetic/operators/ops_shared.h"
@@ -55,5 +54,3 @@ enum nd_status nd_linear_run(const struct nd_linear_call *call, const Onnx__Node
 /* linear_product.c: the real values of a Conv, ConvTranspose, Gemm or MatMul, as nd_linear_make has them. */
 enum nd_status nd_linear_product(const struct nd_linear_call *call, struct nd_linear_result *result,
                                  struct nd_error *err);
-
-#endif

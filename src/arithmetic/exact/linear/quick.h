@@ -1,7 +1,6 @@
 /* The exact values of a linear layer without making each as a quotient of wide numbers: a double near every
  * one, and the exact quotient of those for which that is not enough. */
-#ifndef ND_EVAL_QUICK_H
-#define ND_EVAL_QUICK_H
+#pragma once
 
 #include "arithmetic/exact/linear/rounding.h"
 #include "arithmetic/operators/array.h"
@@ -56,5 +55,3 @@ struct nd_ratio nd_quick_exact(const struct nd_quick *quick, size_t i);
 
 /* All rounded half to even, zero point added, within low .. high. */
 void nd_quick_round(const struct nd_quick *quick, double zero, double low, double high, double *qvalues);
-
-#endif

@@ -1,7 +1,6 @@
 /* Exact values and how they are rounded once. The value before rounding is called v, in steps of the output:
  * v = real / scale. */
-#ifndef ND_EVAL_ROUNDING_H
-#define ND_EVAL_ROUNDING_H
+#pragma once
 
 #include "npudiff/core/tensor.h"
 
@@ -117,5 +116,3 @@ double nd_rounding_rule_round(const struct nd_rounding_rule *arithmetic, const s
  * dtype holds. */
 double nd_rounding_rule_qvalue(const struct nd_rounding_rule *arithmetic, const struct nd_ratio *ratio,
                                double zero_point, enum nd_dtype dtype);
-
-#endif

@@ -1,8 +1,7 @@
 /* Convolution of quantised values of 8 bits by weights of as many: whole numbers, added up four products at a
  * time. No matrix of columns is made: four channels lie next to each other, in planes with their padding, so
  * that what one tap reads for windows next to each other lies next to each other, too. */
-#ifndef ND_OPERATORS_CONV_BYTES_H
-#define ND_OPERATORS_CONV_BYTES_H
+#pragma once
 
 #include "arithmetic/operators/kernels/convolutions.h"
 
@@ -43,5 +42,3 @@ void nd_conv_bytes_end(struct nd_conv_bytes *room);
 /* The sums of (quantised value - zero) * weight of one group, tile after tile and block after block: a tile is
  * some output channels. bytes->zero is not looked at. */
 void nd_conv_bytes_each(const struct nd_conv_bytes *room, size_t group, const struct nd_byte_sums *bytes);
-
-#endif

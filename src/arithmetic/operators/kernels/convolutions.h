@@ -1,7 +1,6 @@
 /* The sums of convolutions, of groups of channels: of whole numbers of 16 bits, as products of matrices whose
  * columns are what the windows of some output positions read; and of one plane each. */
-#ifndef ND_OPERATORS_CONVOLUTIONS_H
-#define ND_OPERATORS_CONVOLUTIONS_H
+#pragma once
 
 #include "arithmetic/operators/kernels/short_products.h"
 #include "arithmetic/operators/window.h"
@@ -61,5 +60,3 @@ void nd_conv_planes_run(const struct nd_conv_planes *planes, const struct nd_con
  * memory. */
 bool nd_conv_planes_each(struct nd_conv_planes *planes, const struct nd_conv_group *group, const float *weights,
                          const struct nd_byte_sums *bytes);
-
-#endif

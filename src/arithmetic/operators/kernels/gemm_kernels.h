@@ -1,8 +1,7 @@
 /* Sums of products of matrices of doubles, and what is done with each of them, compiled once per instruction
  * set. In every element the products are added in order of k, each product and each sum rounded by itself: so
  * all sets give the same bits. */
-#ifndef ND_OPERATORS_GEMM_KERNELS_H
-#define ND_OPERATORS_GEMM_KERNELS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -193,5 +192,3 @@ const struct nd_gemm_kernels *nd_gemm_kernels(void);
 const struct nd_gemm_kernels *nd_gemm_kernels_up_to(const char *limit);
 /* All that it runs, the most general first. */
 size_t nd_gemm_kernels_available(const struct nd_gemm_kernels *const **out);
-
-#endif

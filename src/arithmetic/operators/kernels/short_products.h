@@ -1,6 +1,5 @@
 /* Products of whole numbers of 16 bits: several times as many at once as of doubles, with the same bits. */
-#ifndef ND_OPERATORS_SHORT_PRODUCTS_H
-#define ND_OPERATORS_SHORT_PRODUCTS_H
+#pragma once
 
 #include "arithmetic/operators/array.h"
 
@@ -28,5 +27,3 @@ struct nd_short_factors {
 };
 /* c (n x m) becomes the product. False: not that way, or no memory; c is untouched. */
 bool nd_short_product(const struct nd_short_factors *f, double *c);
-
-#endif

@@ -1,6 +1,5 @@
 /* The tensors that a runner is asked for, and what it answers, checked against that. */
-#ifndef ND_RUNNER_ASKED_H
-#define ND_RUNNER_ASKED_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -59,5 +58,3 @@ struct nd_answer_rules {
 enum nd_status nd_answer_take(const struct nd_frame *frame, const struct nd_answer_rules *rules,
                               struct nd_asked *asked, size_t n_asked, struct nd_output_view *views,
                               struct nd_error *err);
-
-#endif

@@ -1,8 +1,7 @@
 /* What npudiff and a runner say to each other, one frame after the other (docs/reference/runner.md):
  *
  *   "NDR1" | bytes of the JSON u32 | bytes of the data u64 | JSON object | data         all little endian */
-#ifndef ND_RUNNER_CONNECTION_H
-#define ND_RUNNER_CONNECTION_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -93,5 +92,3 @@ enum nd_status nd_runner_leave(struct nd_runner_connection *connection, struct n
 
 /* The text of that key in what it said last; "" where there is none. Borrowed. */
 const char *nd_runner_text(const json_t *object, const char *key);
-
-#endif

@@ -1,6 +1,5 @@
 /* What a context binary of Qualcomm's says of itself, read by the SDK's own libQnnSystem.so. */
-#ifndef ND_RUNTIME_CONTEXT_BINARY_H
-#define ND_RUNTIME_CONTEXT_BINARY_H
+#pragma once
 
 #include "core/error.h"
 #include "npudiff/core/tensor.h"
@@ -41,5 +40,3 @@ enum nd_status nd_context_read(const char *library, const char *path,
                                enum nd_status (*visit)(void *context, const struct nd_context_info *info,
                                                        struct nd_error *err),
                                void *context, struct nd_error *err);
-
-#endif

@@ -1,8 +1,7 @@
 /* ONNX Runtime's C API, reached by dlopen and slot number: no header of it is needed to build.
  *
  * Only declared here; runtime.h is what the rest of the program uses. */
-#ifndef ND_RUNTIME_ORT_H
-#define ND_RUNTIME_ORT_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -38,5 +37,3 @@ struct nd_ort {
 
 /* "INVALID_GRAPH", ... for an OrtErrorCode; "UNKNOWN" for any other number. */
 const char *nd_ort_error_name(int code);
-
-#endif

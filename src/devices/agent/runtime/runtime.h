@@ -2,8 +2,7 @@
  *
  * Everything here is called by one thread, but the log callback, which ONNX Runtime may call from any of its
  * own. */
-#ifndef ND_RUNTIME_RUNTIME_H
-#define ND_RUNTIME_RUNTIME_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -135,5 +134,3 @@ enum nd_status nd_session_end_profile(struct nd_runtime_session *session, char *
 /* Every shared object of this process right now: path and build id (hexadecimal, "" without one). */
 typedef void (*nd_library_visitor)(void *context, const char *path, const char *build_id);
 void nd_runtime_visit_libraries(nd_library_visitor visit, void *context);
-
-#endif

@@ -1,7 +1,6 @@
 /* The job that a host hands to an agent: what to run, on which runtime, with which inputs, and what to store.
  */
-#ifndef ND_SPOOL_JOB_FILE_H
-#define ND_SPOOL_JOB_FILE_H
+#pragma once
 
 #include "devices/agent/spool/spool.h"
 #include "npudiff/core/tensor.h"
@@ -136,5 +135,3 @@ enum nd_agent_code {
     ND_AGENT_CANNOT_STORE = 3,  /* no room for its results: a trouble of the machine, not of the device */
     ND_AGENT_CANNOT_RESUME = 4, /* the spool that is there is not of this job, or damaged */
 };
-
-#endif

@@ -1,7 +1,6 @@
 /* Named texts in a record's payload: (key length u32, value length u32, key, value) repeated, little endian. A
  * key may repeat. */
-#ifndef ND_SPOOL_RECORD_FIELDS_H
-#define ND_SPOOL_RECORD_FIELDS_H
+#pragma once
 
 #include "core/text/strbuf.h"
 #include "devices/agent/spool/spool.h"
@@ -41,5 +40,3 @@ bool nd_fields_get_u64(const struct nd_record *record, const char *key, uint64_t
 
 /* Whether the field's key is `key`. */
 bool nd_field_is(const struct nd_record_field *field, const char *key);
-
-#endif

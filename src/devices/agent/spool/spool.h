@@ -7,8 +7,7 @@
  * checksum is XXH3-64 over the header with checksum 0, followed by the payload. A reader takes records in order
  * and stops at the first that is cut off or does not match: everything before it is whole. What index means
  * depends on the kind. */
-#ifndef ND_SPOOL_SPOOL_H
-#define ND_SPOOL_SPOOL_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -135,5 +134,3 @@ struct nd_spool_follower {
 /* The next record whose bytes are all there; payload is NULL. */
 bool nd_spool_follow(struct nd_spool_follower *follower, const char *path, struct nd_record *out);
 void nd_spool_follower_close(struct nd_spool_follower *follower);
-
-#endif

@@ -355,7 +355,10 @@ static enum nd_status make_softmax(const struct nd_htp_job *job, struct nd_error
     if (axis < 0)
         return ND_OK;
     int64_t zero = nd_htp_plain_output(job)->zero_point[0];
-    bool is_pair = job->call->inputs[0].values->shape.dims[axis] == 2;
+    const struct nd_shape *shape = &job->call->inputs[0].values->shape;
+    bool is_pair = shape->dims[axis] == 2;
+    if (is_pair && axis != shape->rank - 1)
+        return ND_OK; /* seen once: nearly exact rounding, 11 of 2 560 values off by 1 */
     bool is_kept = !job->is_signed && zero == MIDDLE;
     make_rows *function = is_pair || is_kept || zero == 0 ? make_bytes : make_long_bytes;
     return make_output(job, axis, function, is_pair ? &of_pairs : is_kept ? &of_rows : NULL, err);

@@ -63,6 +63,33 @@ static void layers_without_evidence_are_not_covered(void **state)
     assert_false(is_covered(&a));
 }
 
+/* Of the pairs of one axis the formula is known where that is the last; of three and more along any. */
+static void softmax_of_pairs_along_another_axis_is_not_covered(void **state)
+{
+    (void)state;
+    static char name[] = "axis";
+    static const struct {
+        int64_t rows, axis;
+        bool is_covered;
+    } cases[] = {{2, 1, true}, {2, 0, false}, {3, 0, true}, {3, 1, true}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct asked a;
+        const struct nd_shape shape = {.rank = 2, .dims = {cases[i].rows, 2}};
+        Onnx__AttributeProto axis = ONNX__ATTRIBUTE_PROTO__INIT, *attributes[] = {&axis};
+        axis.name = name;
+        axis.has_type = axis.has_i = 1;
+        axis.type = ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT;
+        axis.i = cases[i].axis;
+        ask(&a, "Softmax", ND_DTYPE_U8);
+        a.call.n_inputs = 1;
+        a.node.attribute = attributes;
+        a.node.n_attribute = 1;
+        nd_array_deinit(&a.values[0]);
+        assert_int_equal(nd_array_make(&a.values[0], a.layer.dtype, &shape, NULL), ND_OK);
+        assert_int_equal(is_covered(&a), cases[i].is_covered);
+    }
+}
+
 /* As they are when inputs are moved, to see how far an error of theirs reaches. */
 static void tables_have_entries_for_qvalues_alone(void **state)
 {
@@ -141,6 +168,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_without_evidence_are_not_covered),
+        cmocka_unit_test(softmax_of_pairs_along_another_axis_is_not_covered),
         cmocka_unit_test(tables_have_entries_for_qvalues_alone),
         cmocka_unit_test(what_layers_made_is_rescaled_in_doubt),
         cmocka_unit_test(products_without_evidence_are_not_covered),

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Twins end to end: the bits of Qualcomm's simulator without it, and what they say of what they do not know."""
 import json
+import os
 import pathlib
 import sys
 
@@ -150,6 +151,15 @@ class Twin(Scratch):
         capture("cnn.w8a8.onnx", ["twin:gen1"], PROBES, self.folder / "cnn.h5")
         said = npudiff("explain", self.folder / "cnn.h5")
         self.assertIn("follow v69 arithmetic", " ".join(said.split()))
+
+    def test_commands_take_a_twin(self):
+        """A model is aligned for two generations, and qualified on them, without a runtime or an SDK."""
+        model, none = MODELS / "cnn.w8a8.onnx", dict(os.environ, NPUDIFF_RUNTIMES=str(self.folder))
+        devices = [word for chip in ("gen1", "gen3") for word in ("--verify", f"twin:{chip}")]
+        said = npudiff("align", model, "-o", self.folder / "a.onnx", *devices, "-p", "uniform:4", env=none)
+        self.assertIn("twin:gen1 = twin:gen3; 10 of 10 tensors are equal", " ".join(said.split()))
+        npudiff("init", model, "-d", "twin:gen1", "-d", "twin:gen3", "-o", self.folder / "c.yaml", env=none)
+        self.assertIn("READY", npudiff("qualify", self.folder / "c.yaml", "-o", self.folder / "out", env=none))
 
     def test_bad_devices(self):
         """An unknown chipset, SDK or option is named with what is known; float models are refused."""

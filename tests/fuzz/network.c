@@ -1,6 +1,7 @@
-/* What commands do with a model beyond loading it: its values in exact arithmetic and in that of two NPUs,
- * lint, and another quantisation. */
-#include "devices/emulator/emulate.h"
+/* What commands do with a model beyond loading it: its values in exact arithmetic and on two twins, lint, and
+ * another quantisation. */
+#include "arithmetic/trials/twin.h"
+#include "core/memory.h"
 #include "fuzz/fuzz.h"
 #include "fuzz/small_model.h"
 #include "npudiff/improve/align.h"
@@ -8,28 +9,19 @@
 
 #include <stdio.h>
 
-static enum nd_status ignore(void *context, size_t tensor, const struct nd_array *values,
-                             enum nd_exact_method method, struct nd_error *err)
+static void be_twin(const struct small_model *small, const struct nd_exact_graph *graph, const char *arch,
+                    bool is_hidden)
 {
-    (void)context;
-    (void)tensor;
-    (void)values;
-    (void)method;
-    (void)err;
-    return ND_OK;
-}
-
-static void emulate(const struct small_model *small, const struct nd_exact_graph *graph, const char *arithmetic)
-{
-    struct nd_emulation emulation = {0};
-    struct nd_emulator *emulator = NULL;
-    const struct nd_emulator_options options = {.struct_size = sizeof options};
-    if (nd_emulation_parse(arithmetic, &emulation, NULL) != ND_OK)
-        return;
-    if (nd_emulator_create(&emulation, small->model, graph, &options, &emulator, NULL) == ND_OK)
-        nd_emulator_run(emulator, small->inputs, ignore, NULL, NULL);
-    nd_emulator_destroy(&emulator);
-    nd_emulation_deinit(&emulation);
+    struct nd_twin_chip chip;
+    struct nd_twin *twin = NULL;
+    bool *hidden = nd_calloc(nd_model_n_tensors(small->model), sizeof *hidden);
+    for (size_t e = 0; hidden != NULL && e < nd_model_n_tensors(small->model); e++)
+        hidden[e] = is_hidden;
+    if (hidden != NULL && nd_twin_chip_of(arch, ND_TWIN_NEWEST_SDK, &chip) &&
+        nd_twin_create(small->model, graph, &chip, hidden, &twin, NULL) == ND_OK)
+        nd_twin_run(twin, small->inputs, NULL, NULL, NULL);
+    nd_twin_destroy(&twin);
+    free(hidden);
 }
 
 static void evaluate(const struct small_model *small)
@@ -38,8 +30,8 @@ static void evaluate(const struct small_model *small)
     if (nd_exact_graph_create(small->model, &graph, NULL) != ND_OK)
         return;
     nd_exact_graph_run(graph, small->inputs, NULL, NULL, NULL, NULL);
-    emulate(small, graph, "htp-v69");
-    emulate(small, graph, "htp-v73");
+    be_twin(small, graph, "v69", false);
+    be_twin(small, graph, "v81", true);
     nd_exact_graph_destroy(&graph);
 }
 

@@ -51,6 +51,7 @@ struct nd_alternatives {
     enum nd_gate *gates; /* [n_edges] what the gate is */
     const struct nd_forced **forced; /* [n_edges] of the operator that made its quantised values, however they
                                         were moved since; NULL: none */
+    bool *wants_blocks;              /* [n_edges] something reads the tensor that wants it in blocks */
     bool *is_forced_here;            /* [n_edges] and that operator made the tensor itself */
 };
 /* ND_ERR_MEMORY. deinit accepts a zeroed one. */

@@ -12,6 +12,12 @@
 #include "core/tensors/scales.h"
 #include "core/text/strbuf.h"
 
+static const struct nd_layer_arithmetic *arithmetic_at(size_t p)
+{
+    size_t n;
+    return &nd_layer_arithmetics(&n)[p];
+}
+
 /* The values of a device are not known: they are to be made. */
 static bool is_blind(const struct nd_layer_trial *trial)
 {
@@ -187,7 +193,7 @@ static bool has_qvalues(const struct nd_exact_layer *layer)
 static enum nd_status nd_layer_join(struct nd_layer_trial *trial, const struct nd_exact_layer *layer,
                                     size_t arithmetic, const struct nd_array *given, struct nd_error *err)
 {
-    size_t n_arithmetics, n = nd_layer_n_inputs(layer);
+    size_t n = nd_layer_n_inputs(layer);
     struct nd_layer_made *fused = &trial->others[ND_ALTERNATIVE_FUSED];
     struct choice choices[ND_LAYER_MAX_INPUTS];
     struct nd_layer_encodings encodings = {.output = NULL};
@@ -205,8 +211,8 @@ static enum nd_status nd_layer_join(struct nd_layer_trial *trial, const struct n
         is_known = is_known && choices[i].qvalues != NULL;
     }
     if (is_known && status == ND_OK)
-        status = nd_layer_run_with(&nd_layer_arithmetics(&n_arithmetics)[arithmetic], layer, &encodings,
-                                   &fused->qvalues[arithmetic], &fused->is_covered[arithmetic], &why);
+        status = nd_layer_run_with(arithmetic_at(arithmetic), layer, &encodings, &fused->qvalues[arithmetic],
+                                   &fused->is_covered[arithmetic], &why);
     for (size_t i = 0; i < n; i++)
         nd_array_deinit(&choices[i].own.qvalues);
     if (status == ND_OK)
@@ -350,7 +356,6 @@ static bool find_gate(const struct nd_alternatives *a, const struct nd_exact_lay
 static enum nd_status make_part(const struct nd_layer_trial *trial, const struct nd_exact_layer *layer,
                                 size_t p, struct nd_layer_encodings *encodings, struct nd_layer_made *kept)
 {
-    size_t n;
     struct nd_error why = {0};
     struct nd_layer_gate gate;
     enum nd_status status = ND_OK;
@@ -361,8 +366,8 @@ static enum nd_status make_part(const struct nd_layer_trial *trial, const struct
         status = nd_layer_run_gated(layer, &gate, &kept->qvalues[p], &kept->is_covered[p], &why);
     }
     if (status == ND_OK && !kept->is_covered[p])
-        status = nd_layer_run_with(&nd_layer_arithmetics(&n)[p], layer, encodings, &kept->qvalues[p],
-                                   &kept->is_covered[p], &why);
+        status = nd_layer_run_with(arithmetic_at(p), layer, encodings, &kept->qvalues[p], &kept->is_covered[p],
+                                   &why);
     kept->is_open[p] = encodings->after != ND_LAYER_AFTER_NONE && status == ND_ERR_UNSUPPORTED;
     return settle_made(status, &why, &kept->qvalues[p], &kept->is_covered[p], NULL);
 }
@@ -484,43 +489,24 @@ static size_t count_different(const struct nd_array *a, const struct nd_array *b
     return a->n == b->n ? count_wrong(&all, a, b) : SIZE_MAX;
 }
 
-/* Whether something reads the tensor that wants it in blocks (docs/science/htp-arithmetic.md#numbers); a MatMul
- * not of few rows: 37 and 65 were in blocks, 16 and 20 flat. */
-static bool is_wanted_in_blocks(const struct nd_model *model, size_t tensor)
-{
-    enum { FEW_ROWS = 32 };
-    const struct nd_shape *shape = &nd_model_tensor(model, tensor)->shape;
-    bool has_few = shape->rank > 1 && shape->dims[shape->rank - 2] <= FEW_ROWS;
-    for (size_t u = 0; u < nd_model_n_layers(model); u++) {
-        const struct nd_model_layer *layer = nd_model_layer(model, u);
-        if (layer->n_inputs > 0 && layer->inputs[0] == tensor &&
-            (ND_IS_ONE_OF(layer->op_types, "Concat", "LayerNormalization", "LeakyRelu") ||
-             (strcmp(layer->op_types, "MatMul") == 0 && !has_few)))
-            return true;
-    }
-    return false;
-}
-
 /* Of what its maker made with its encoding (kept; NULL: nothing), and of where its input may lie, what is
  * nearest to the device's quantised values. */
 static enum nd_status run_moved(struct nd_layer_trial *trial, const struct nd_exact_layer *layer, size_t p,
                                 const struct nd_array *kept, const struct nd_array *given, struct nd_error *err)
 {
     enum { LAID_OUT_WAYS = 2 };
-    size_t n;
     struct nd_layer_made *fused = &trial->others[ND_ALTERNATIVE_FUSED];
     const struct nd_tensor *tensor = nd_model_tensor(trial->model, layer->tensor);
     const struct nd_shape *shape = is_blind(trial) ? &tensor->shape : &given->shape;
     const struct nd_layer_encodings encodings = {.inputs = {&tensor->quant}, .qvalues = {kept}};
     enum nd_status status = ND_OK;
     for (int way = kept != NULL ? -1 : 0; way < LAID_OUT_WAYS && status == ND_OK; way++) {
-        if (given->n == 0 && kept == NULL && (way == 0 || !is_wanted_in_blocks(trial->model, layer->tensor)))
+        if (given->n == 0 && kept == NULL && (way == 0 || !trial->alternatives->wants_blocks[layer->tensor]))
             continue;
         struct nd_array made = {0};
         bool is_covered = false;
         struct nd_error why = {0};
-        status = way < 0 ? nd_layer_run_with(&nd_layer_arithmetics(&n)[p], layer, &encodings, &made,
-                                             &is_covered, &why)
+        status = way < 0 ? nd_layer_run_with(arithmetic_at(p), layer, &encodings, &made, &is_covered, &why)
                          : nd_layer_run_laid_out(layer, way > 0, shape, &made, &is_covered, &why);
         status = settle_made(status, &why, &made, &is_covered, err);
         if (is_covered && (!fused->is_covered[p] ||
@@ -539,7 +525,6 @@ static enum nd_status run_moved(struct nd_layer_trial *trial, const struct nd_ex
 static enum nd_status run_fused(struct nd_layer_trial *trial, const struct nd_exact_layer *layer, size_t p,
                                 const struct nd_array *given, struct nd_error *err)
 {
-    size_t n;
     const struct nd_alternatives *a = trial->alternatives;
     struct nd_array *qvalues = &trial->others[ND_ALTERNATIVE_FUSED].qvalues[p];
     bool *is_covered = &trial->others[ND_ALTERNATIVE_FUSED].is_covered[p];
@@ -557,7 +542,7 @@ static enum nd_status run_fused(struct nd_layer_trial *trial, const struct nd_ex
                                          ? nd_layer_trial_kept(trial, layer->input_tensors[0], layer->tensor, p)
                                          : NULL;
     if (divided != NULL)
-        return settle_made(nd_layer_run_brought(&nd_layer_arithmetics(&n)[p], layer, divided,
+        return settle_made(nd_layer_run_brought(arithmetic_at(p), layer, divided,
                                                 nd_divided_from(trial->model, layer->input_tensors[0]), qvalues,
                                                 is_covered, &why),
                            &why, qvalues, is_covered, err);
@@ -572,8 +557,7 @@ static enum nd_status run_fused(struct nd_layer_trial *trial, const struct nd_ex
 static enum nd_status run_forced(struct nd_layer_trial *trial, const struct nd_exact_layer *layer, size_t p,
                                  const struct nd_array *given, struct nd_error *err)
 {
-    size_t n;
-    const struct nd_layer_arithmetic *arithmetic = &nd_layer_arithmetics(&n)[p];
+    const struct nd_layer_arithmetic *arithmetic = arithmetic_at(p);
     const struct nd_alternatives *a = trial->alternatives;
     struct nd_layer_made *forced = &trial->others[ND_ALTERNATIVE_FORCED];
     bool is_here = a->is_forced_here[layer->tensor];
@@ -601,8 +585,7 @@ static enum nd_status run_forced(struct nd_layer_trial *trial, const struct nd_e
 static enum nd_status run_others(struct nd_layer_trial *trial, const struct nd_exact_layer *layer, size_t p,
                                  const struct nd_array *given, struct nd_error *err)
 {
-    size_t n;
-    const struct nd_layer_arithmetic *arithmetic = &nd_layer_arithmetics(&n)[p];
+    const struct nd_layer_arithmetic *arithmetic = arithmetic_at(p);
     const struct nd_alternatives *a = trial->alternatives;
     struct nd_layer_made *v81 = &trial->others[ND_ALTERNATIVE_V81];
     struct nd_error why = {0};
@@ -620,6 +603,12 @@ const struct nd_array *nd_layer_trial_other(const struct nd_layer_trial *trial, 
 {
     const struct nd_layer_made *made = &trial->others[alternative];
     return made->is_covered[arithmetic] ? &made->qvalues[arithmetic] : NULL;
+}
+
+/* What bends or narrows what a product made: by itself and with it were both seen. */
+static bool bends_or_narrows(const struct nd_model_layer *layer)
+{
+    return ND_IS_ONE_OF(layer->op_types, "HardSwish", "LeakyRelu", "PRelu", "Reciprocal", "Relu");
 }
 
 /* Where a layer may be made in another way than by itself, whether the chip does so although what is between is
@@ -649,7 +638,7 @@ static bool is_made_with_others(const struct nd_layer_trial *trial, const struct
         return tensor->shape.rank == GROUPED_RANK;
     if (is_byte && nd_layer_narrows(own) && maker != NULL && nd_layer_carries(maker))
         return true;
-    return !ND_IS_ONE_OF(own->op_types, "HardSwish", "LeakyRelu", "Reciprocal", "Relu", "requantise");
+    return !bends_or_narrows(own) && strcmp(own->op_types, "requantise") != 0;
 }
 
 /* Where the layer by itself is not known, whether what it may be made of with others is what the chip does. A
@@ -684,6 +673,30 @@ const struct nd_array *nd_layer_trial_choose(const struct nd_layer_trial *trial,
         (may_be_fused_alone(trial, layer, made) || is_hidden || is_made_with_others(trial, layer)))
         return fused;
     return forced != NULL ? forced : trial->is_v81 && v81 != NULL ? v81 : made;
+}
+
+bool nd_layer_trial_is_uncertain(const struct nd_layer_trial *trial, const struct nd_exact_layer *layer,
+                                 size_t p, const struct nd_array *chosen)
+{
+    const struct nd_array *forced = nd_layer_trial_other(trial, ND_ALTERNATIVE_FORCED, p),
+                          *fused = nd_layer_trial_other(trial, ND_ALTERNATIVE_FUSED, p),
+                          *made = trial->is_covered[p] ? &trial->made[trial->alike[p]] : NULL;
+    const struct nd_model_layer *own = nd_model_layer_of_tensor(trial->model, layer->tensor);
+    const struct nd_alternatives *a = trial->alternatives;
+    size_t from = own->n_inputs == 1 ? own->inputs[0] : SIZE_MAX;
+    const struct nd_model_layer *maker = from != SIZE_MAX ? nd_model_layer_of_tensor(trial->model, from) : NULL;
+    bool is_wide = nd_dtype_size_bytes(layer->dtype) > 1,
+         is_number = from != SIZE_MAX && strcmp(own->op_types, "Mul") == 0;
+    if (is_number && is_wide && a->gated[from] != SIZE_MAX && a->gates[from] == ND_GATE_GELU)
+        return true;
+    if (strcmp(own->op_types, "ReduceSum") == 0)
+        return chosen == fused && fused != NULL;
+    bool is_either = bends_or_narrows(own) || (is_number && is_wide) ||
+                     (strcmp(own->op_types, "Clip") == 0 && maker != NULL && nd_layer_narrows(maker));
+    if (made != NULL && fused != NULL && is_either && !nd_array_is_same(made, fused))
+        return true;
+    return chosen == forced && forced != NULL && made != NULL && nd_layer_is_product(layer) &&
+           !nd_array_is_same(forced, made);
 }
 
 /* A layer that may be made with the one before it has the defects of that. */

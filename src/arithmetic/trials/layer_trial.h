@@ -76,6 +76,12 @@ const struct nd_array *nd_layer_trial_other(const struct nd_layer_trial *trial, 
 const struct nd_array *nd_layer_trial_choose(const struct nd_layer_trial *trial,
                                              const struct nd_exact_layer *layer, size_t arithmetic,
                                              bool is_hidden);
+/* Whether that is one of several ways that give different values, each of which was seen to be a chip's: what
+ * bends or narrows a product, by itself or with it; a Mul by one number, flat or in blocks; a product of an
+ * operand whose encoding the provider forces. Half of a uint16 Gelu in parts: nothing gives it. A sum of
+ * products by a vector: of which axes is not looked at. */
+bool nd_layer_trial_is_uncertain(const struct nd_layer_trial *trial, const struct nd_exact_layer *layer,
+                                 size_t arithmetic, const struct nd_array *chosen);
 /* Counts the layer that was taken last. exact[n]: rounded half to even. */
 void nd_layer_trial_count(const struct nd_layer_trial *trial, const double *given, const double *exact,
                           size_t n, struct nd_layer_tally *tally);

@@ -56,8 +56,8 @@ bool nd_twin_chip_of(const char *arch, const char *sdk, struct nd_twin_chip *out
 
 static void mark(struct nd_twin *twin, size_t tensor, const char *why)
 {
-    if (twin->marks[tensor].knowledge != ND_TWIN_NOT_KNOWN)
-        twin->marks[tensor] = (struct nd_twin_mark){ND_TWIN_NOT_KNOWN, why};
+    if (twin->marks[tensor].why == NULL)
+        twin->marks[tensor].why = why;
 }
 
 /* Whether the layer only chooses, or moves, quantised values: exactly the same on every device. */
@@ -76,36 +76,6 @@ static bool is_only_moved(const struct nd_model *model, const struct nd_model_la
     return is;
 }
 
-/* Where two ways give different values, and each was seen to be the chip's: what bends or narrows a product, by
- * itself or with it; a Mul by one number, flat or in blocks; a product of an operand whose encoding the
- * provider forces. Half of a uint16 Gelu in parts: nothing gives it. A sum of products by a vector: of which
- * axes is not looked at. */
-static bool is_uncertain(const struct nd_layer_trial *trial, const struct nd_exact_layer *layer,
-                         const struct nd_array *chosen)
-{
-    size_t p = trial->only;
-    const struct nd_array *forced = nd_layer_trial_other(trial, ND_ALTERNATIVE_FORCED, p),
-                          *fused = nd_layer_trial_other(trial, ND_ALTERNATIVE_FUSED, p),
-                          *made = trial->is_covered[p] ? &trial->made[trial->alike[p]] : NULL;
-    const struct nd_model_layer *own = nd_model_layer_of_tensor(trial->model, layer->tensor);
-    const struct nd_alternatives *a = trial->alternatives;
-    size_t from = own->n_inputs == 1 ? own->inputs[0] : SIZE_MAX;
-    const struct nd_model_layer *maker = from != SIZE_MAX ? nd_model_layer_of_tensor(trial->model, from) : NULL;
-    bool is_wide = nd_dtype_size_bytes(layer->dtype) > 1,
-         is_number = from != SIZE_MAX && strcmp(own->op_types, "Mul") == 0;
-    if (is_number && is_wide && a->gated[from] != SIZE_MAX && a->gates[from] == ND_GATE_GELU)
-        return true;
-    if (strcmp(own->op_types, "ReduceSum") == 0)
-        return chosen == fused && fused != NULL;
-    bool is_either = ND_IS_ONE_OF(own->op_types, "HardSwish", "LeakyRelu", "PRelu", "Reciprocal", "Relu") ||
-                     (is_number && is_wide) ||
-                     (strcmp(own->op_types, "Clip") == 0 && maker != NULL && nd_layer_narrows(maker));
-    if (made != NULL && fused != NULL && is_either && !nd_array_is_same(made, fused))
-        return true;
-    return chosen == forced && forced != NULL && made != NULL && nd_layer_is_product(layer) &&
-           !nd_array_is_same(forced, made);
-}
-
 /* What is known of the layer whose way was chosen (NULL: none). */
 static void judge(struct nd_twin *twin, const struct nd_exact_layer *layer, const struct nd_array *chosen)
 {
@@ -119,7 +89,7 @@ static void judge(struct nd_twin *twin, const struct nd_exact_layer *layer, cons
     else if (chosen == NULL &&
              !is_only_moved(twin->model, nd_model_layer_of_tensor(twin->model, layer->tensor)))
         mark(twin, layer->tensor, "the arithmetic of such a layer is not known: rounded exactly");
-    else if (is_uncertain(trial, layer, chosen))
+    else if (nd_layer_trial_is_uncertain(trial, layer, p, chosen))
         mark(twin, layer->tensor, "in which of several ways the chip makes such a layer is not certain");
     else if (is_by_itself && trial->doubt[p] > 0)
         mark(twin, layer->tensor, "the formula of such a layer is not complete: values may be off by one");
@@ -156,15 +126,15 @@ static enum nd_status found(void *context, size_t tensor, const struct nd_array 
 {
     struct nd_twin *twin = context;
     const struct nd_model_layer *layer = nd_model_layer_of_tensor(twin->model, tensor);
-    struct nd_twin_mark *own = &twin->marks[tensor];
     bool is_input = nd_model_tensor(twin->model, tensor)->is_model_input;
     if (nd_dtype_is_float(values->dtype))
         mark(twin, tensor, "computed in floats, in double precision: the chip's floats are not known");
     else if (!twin->is_tried[tensor] && !is_input && layer != NULL && layer->n_inputs == 0)
         mark(twin, tensor, "quantised from floats of the model: rounded exactly");
-    for (size_t i = 0; layer != NULL && i < layer->n_inputs; i++)
-        if (own->knowledge == ND_TWIN_KNOWN && twin->marks[layer->inputs[i]].knowledge != ND_TWIN_KNOWN)
-            own->knowledge = ND_TWIN_BEHIND;
+    for (size_t i = 0; layer != NULL && i < layer->n_inputs; i++) {
+        const struct nd_twin_mark *read = &twin->marks[layer->inputs[i]];
+        twin->marks[tensor].is_behind |= read->is_behind || read->why != NULL;
+    }
     return twin->found != NULL ? twin->found(twin->context, tensor, values, method, err) : ND_OK;
 }
 

@@ -20,15 +20,10 @@ struct nd_twin_chip {
 /* arch: "v75"; sdk: "2.48" or "2.48.40", from 2.47 on. False: their arithmetic is not known. */
 bool nd_twin_chip_of(const char *arch, const char *sdk, struct nd_twin_chip *out);
 
-/* What is known of a tensor, in all runs so far. */
-enum nd_twin_knowledge {
-    ND_TWIN_KNOWN,
-    ND_TWIN_BEHIND,    /* it follows from a tensor that is not known */
-    ND_TWIN_NOT_KNOWN, /* rounded exactly, or not certain: `why` says it */
-};
+/* What is not known of a tensor, in any run so far. */
 struct nd_twin_mark {
-    enum nd_twin_knowledge knowledge;
-    const char *why; /* static; NULL unless it is not known */
+    const char *why; /* it was rounded exactly, or is not certain; static. NULL: neither */
+    bool is_behind;  /* it follows from a tensor that is not known */
 };
 
 /* One at work on one model. Not thread safe; several may share a graph. */

@@ -435,7 +435,7 @@ static enum nd_status say_marks(const struct nd_runtime_session *session, nd_tru
     for (size_t e = 0; e < nd_model_n_tensors(session->model); e++) {
         const struct nd_twin_mark *mark = &nd_twin_marks(session->twin)[e];
         struct nd_strbuf *text = &texts[mark->why == NULL];
-        if (mark->knowledge != ND_TWIN_KNOWN)
+        if (mark->why != NULL || mark->is_behind)
             nd_strbuf_printf(text, "%s%s%s%s", text->len > 0 ? "\n" : "", session->names[e],
                              mark->why != NULL ? "\t" : "", mark->why != NULL ? mark->why : "");
     }

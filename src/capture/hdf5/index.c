@@ -115,10 +115,13 @@ static herr_t keep_attr(hid_t id, const char *name, const H5A_info_t *info, void
     struct nd_index_attr *attr = &object->attrs[object->n_attrs++];
     *attr = (struct nd_index_attr){.name = nd_strdup(name)};
     hid_t opened = H5Aopen(id, name, H5P_DEFAULT);
-    list->status = attr->name == NULL ? nd_fail_memory(list->err)
-                   : opened < 0       ? nd_hdf5_fail(list->err, ND_E_CAPTURE_SCHEMA, object->path,
-                                                     "attribute '%s' of '%s' cannot be opened", name, object->path)
-                                      : read_attr(opened, object->path, attr, list->err);
+    if (attr->name == NULL)
+        list->status = nd_fail_memory(list->err);
+    else if (opened < 0)
+        list->status = nd_hdf5_fail(list->err, ND_E_CAPTURE_SCHEMA, object->path,
+                                    "attribute '%s' of '%s' cannot be opened", name, object->path);
+    else
+        list->status = read_attr(opened, object->path, attr, list->err);
     if (opened >= 0)
         H5Aclose(opened);
     return list->status == ND_OK ? 0 : -1;
@@ -627,11 +630,14 @@ static enum nd_status look_at_dataset(const struct nd_index *index, hid_t datase
     ND_TRY(nd_index_add_attrs(index, object, dataset, err));
     hid_t creation = H5Dget_create_plist(dataset);
     H5D_layout_t layout = H5Pget_layout(creation);
-    enum nd_status status = layout == H5D_CONTIGUOUS ? place_contiguous(index, dataset, creation, object, err)
-                            : layout == H5D_CHUNKED
-                                ? place_chunks(index, dataset, creation, object, err)
-                                : nd_fail(err, ND_E_CAPTURE_SCHEMA, object->path,
-                                          "'%s' is neither contiguous nor chunked", object->path);
+    enum nd_status status = ND_OK;
+    if (layout == H5D_CONTIGUOUS)
+        status = place_contiguous(index, dataset, creation, object, err);
+    else if (layout == H5D_CHUNKED)
+        status = place_chunks(index, dataset, creation, object, err);
+    else
+        status = nd_fail(err, ND_E_CAPTURE_SCHEMA, object->path, "'%s' is neither contiguous nor chunked",
+                         object->path);
     H5Pclose(creation);
     return status;
 }
@@ -658,11 +664,12 @@ static enum nd_status walk_child(const struct walk *walk, hid_t group, const cha
     if (child < 0)
         return nd_hdf5_fail(err, ND_E_CAPTURE_SCHEMA, path, "'%s' cannot be opened", path);
     H5I_type_t kind = H5Iget_type(child);
-    enum nd_status status =
-        kind != (wanted == ND_INDEX_GROUP ? H5I_GROUP : H5I_DATASET)
-            ? nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "'%s' is not a %s", path,
-                      wanted == ND_INDEX_GROUP ? "group" : "dataset")
-            : (wanted == ND_INDEX_GROUP ? walk_group : walk_dataset)(walk, child, path, err);
+    enum nd_status status;
+    if (kind != (wanted == ND_INDEX_GROUP ? H5I_GROUP : H5I_DATASET))
+        status = nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "'%s' is not a %s", path,
+                         wanted == ND_INDEX_GROUP ? "group" : "dataset");
+    else
+        status = (wanted == ND_INDEX_GROUP ? walk_group : walk_dataset)(walk, child, path, err);
     H5Oclose(child);
     return status;
 }

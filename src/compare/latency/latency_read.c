@@ -145,10 +145,12 @@ static enum nd_status read_csv(struct nd_list *list, char *header, struct lines 
     list->out.format = "csv";
     while (status == ND_OK && (row = take_line(lines)) != NULL) {
         size_t n_cells = cut_row(row, separator, cells);
-        status = n_cells <= column ? nd_fail(err, ND_E_LATENCY_FORMAT, list->path,
-                                             "'%s', line %zu: %zu cells, and column %zu is asked for",
-                                             list->path, lines->number, n_cells, column + 1)
-                                   : add_text(list, cells[column], lines->number, err);
+        if (n_cells <= column)
+            status = nd_fail(err, ND_E_LATENCY_FORMAT, list->path,
+                             "'%s', line %zu: %zu cells, and column %zu is asked for", list->path,
+                             lines->number, n_cells, column + 1);
+        else
+            status = add_text(list, cells[column], lines->number, err);
     }
     free(cells);
     return status;

@@ -246,15 +246,16 @@ enum nd_status nd_node_quant_read(const struct nd_graph *graph, size_t node_inde
         int64_t named = nd_onnx_attribute_i(node->proto, "output_dtype", 0);
         made.dtype = named == 0 ? ND_DTYPE_U8 : nd_onnx_dtype((int32_t)named);
     }
-    status = has_zero_point && zero_point.n > 0 && !nd_dtype_is_integer(made.dtype)
-                 ? nd_fail(err, ND_E_MODEL_GRAPH, nd_graph_node_name(node->proto),
-                           "node '%s' (%s) has a zero point that is no integer",
-                           nd_graph_node_name(node->proto), node->proto->op_type)
-             : scale.n > 0 && !nd_dtype_is_float(nd_onnx_dtype(scale.elem_type))
-                 ? nd_fail(err, ND_E_MODEL_GRAPH, nd_graph_node_name(node->proto),
-                           "node '%s' (%s) has a scale that is no float", nd_graph_node_name(node->proto),
-                           node->proto->op_type)
-                 : combine(node, &scale, &zero_point, has_zero_point, &made.quant, err);
+    if (has_zero_point && zero_point.n > 0 && !nd_dtype_is_integer(made.dtype))
+        status = nd_fail(err, ND_E_MODEL_GRAPH, nd_graph_node_name(node->proto),
+                         "node '%s' (%s) has a zero point that is no integer", nd_graph_node_name(node->proto),
+                         node->proto->op_type);
+    else if (scale.n > 0 && !nd_dtype_is_float(nd_onnx_dtype(scale.elem_type)))
+        status = nd_fail(err, ND_E_MODEL_GRAPH, nd_graph_node_name(node->proto),
+                         "node '%s' (%s) has a scale that is no float", nd_graph_node_name(node->proto),
+                         node->proto->op_type);
+    else
+        status = combine(node, &scale, &zero_point, has_zero_point, &made.quant, err);
     if (status == ND_OK)
         *out = made;
 out:

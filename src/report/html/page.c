@@ -335,10 +335,11 @@ enum nd_status nd_report_page(const struct nd_report_document *documents, size_t
     for (size_t i = 0; status == ND_OK && i < n; i++) {
         json_error_t where;
         trees[i] = json_loads(documents[i].json, 0, &where);
-        status = !json_is_object(trees[i])
-                     ? nd_fail(err, ND_E_REPORT_DOCUMENT, documents[i].name,
-                               "'%s' is no JSON object: line %d: %s", documents[i].name, where.line, where.text)
-                     : sort_document(parts, &n_parts, &documents[i], trees[i], err);
+        if (!json_is_object(trees[i]))
+            status = nd_fail(err, ND_E_REPORT_DOCUMENT, documents[i].name,
+                             "'%s' is no JSON object: line %d: %s", documents[i].name, where.line, where.text);
+        else
+            status = sort_document(parts, &n_parts, &documents[i], trees[i], err);
     }
     for (size_t p = 0; status == ND_OK && p < n_parts; p++) {
         if (p > 0)

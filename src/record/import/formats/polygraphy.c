@@ -242,9 +242,11 @@ static enum nd_status read_polygraphy(const struct nd_import_options *options, s
             break;
         json_t *root = json_loadb(text, n_bytes, JSON_REJECT_DUPLICATES, &problem);
         free(text);
-        status = root == NULL ? nd_fail(err, ND_E_IMPORT_FORMAT, poly.path, "%s:%d:%d: %s", poly.path,
-                                        problem.line, problem.column, problem.text)
-                              : add_results(&poly, root, options->runner, &n_samples, err);
+        if (root == NULL)
+            status = nd_fail(err, ND_E_IMPORT_FORMAT, poly.path, "%s:%d:%d: %s", poly.path, problem.line,
+                             problem.column, problem.text);
+        else
+            status = add_results(&poly, root, options->runner, &n_samples, err);
         json_decref(root);
     }
     if (status == ND_OK)

@@ -71,7 +71,9 @@ struct nd_exact_link; /* arithmetic/exact/linear/linear_layer.h */
 /* Of every operator so many can be asked for (a product's, with its bias), however few a wrong model gives it.
  */
 enum { ND_EXACT_LEAST_OPERANDS = 3 };
-/* One layer with its inputs, for who makes its quantised values without exact values. Borrowed for the call. */
+/* One layer with its inputs, for who makes its quantised values without exact values. Borrowed for the call.
+ * With makes_floats also an operator between layers, whose dtype is ND_DTYPE_F32 and whose call->out_quant has
+ * n 0: then these are its floats. */
 struct nd_exact_layer {
     size_t tensor;
     const struct nd_linear_call *call; /* arithmetic/exact/linear/linear_layer.h: operator, quantised values of
@@ -112,6 +114,7 @@ struct nd_exact_options {
     bool takes_quick;          /* `round` takes values that were left quick */
     nd_exact_make *make; /* asked first, for every layer that reads quantised values; called with the context of
                             the run. NULL: none */
+    bool makes_floats;   /* and for every operator between layers that makes one tensor of floats */
     const struct nd_array
         *given;          /* [n_edges] or NULL: quantised values (or floats) that are read in place of computed
                             ones; n = 0 with shape.rank < 0: none for that tensor. Borrowed. */

@@ -134,6 +134,8 @@ static enum nd_status take_all(struct nd_exact_run *run, size_t node, struct nd_
     return ND_OK;
 }
 
+static enum nd_status make_floats(struct nd_exact_run *run, size_t node, bool *are_made, struct nd_error *err);
+
 static enum nd_status run_in_order(struct nd_exact_run *run, size_t node, struct nd_error *err)
 {
     const struct nd_graph_node *n = &run->graph->nodes[node];
@@ -150,14 +152,17 @@ static enum nd_status run_in_order(struct nd_exact_run *run, size_t node, struct
     bool is_taken;
     if (n->n_made > 0 && is_spared(run, node, &is_taken))
         return is_taken ? take_all(run, node, err) : ND_OK;
-    bool is_made = n->n_made > 0;
+    bool is_made = n->n_made > 0, is_asked_for = false;
     for (size_t i = 0; i < n->n_made; i++)
         is_made = is_made && (nd_graph_made(run->graph, node, i) == ND_NO_INDEX ||
                               nd_exact_value(run, nd_graph_made(run->graph, node, i)) != NULL);
     if (!is_made)
+        ND_TRY(make_floats(run, node, &is_asked_for, err));
+    if (!is_made && !is_asked_for)
         ND_TRY(nd_exact_run_node(run, node, err));
     for (size_t i = 0; i < n->n_made; i++)
-        ND_TRY(nd_exact_tell(run, nd_graph_made(run->graph, node, i), ND_EXACT_AS_DOUBLE, err));
+        ND_TRY(nd_exact_tell(run, nd_graph_made(run->graph, node, i),
+                             is_asked_for ? ND_EXACT_AS_MADE : ND_EXACT_AS_DOUBLE, err));
     return ND_OK;
 }
 
@@ -435,14 +440,15 @@ static size_t add_link(const struct nd_exact_run *run, size_t node, struct nd_ex
     for (size_t k = 0; k < *n; k++)
         if (links[k].node == link.node)
             return k;
-    if (at->n_inputs > ND_EXACT_LINK_INPUTS || at->n_made != 1 || most == 0)
+    if (at->n_inputs > ND_EXACT_LINK_INPUTS || (at->n_made != 1 && most < ND_EXACT_MAX_LINKS) || most == 0)
         return SIZE_MAX;
     for (size_t i = 0; i < at->n_inputs; i++) {
         size_t tensor = nd_graph_used(run->graph, node, i);
         size_t maker = tensor != ND_NO_INDEX ? run->graph->tensors[tensor].producer : ND_NO_INDEX;
         bool is_link = maker != ND_NO_INDEX && run->graph->nodes[maker].kind == ND_NODE_OTHER &&
                        !run->graph->nodes[maker].is_constant && run->g->constants[tensor].shape.rank < 0 &&
-                       nd_exact_replaced(run, tensor) == NULL;
+                       nd_exact_replaced(run, tensor) == NULL &&
+                       !(run->options->makes_floats && tensor_of(run, tensor) != ND_NO_INDEX);
         link.from[i] = is_link ? add_link(run, maker, links, n, most - 1) : SIZE_MAX;
         enum nd_exact_origin origin = origin_of(run, tensor);
         link.tensors[i] = tensor != ND_NO_INDEX ? run->g->model->tensor_of_value[tensor] : ND_NO_INDEX;
@@ -466,9 +472,10 @@ static size_t find_links(const struct nd_exact_run *run, const struct nd_exact_c
     return !is_one && add_link(run, layer->node, links, &n, ND_EXACT_MAX_LINKS) != SIZE_MAX ? n : 0;
 }
 
-/* The quantised values of the layer by options.make, which may leave *is_made false. */
-static enum nd_status make_qvalues(struct nd_exact_run *run, size_t quantize, const struct nd_exact_call *layer,
-                                   struct nd_array *qvalues, bool *is_made, struct nd_error *err)
+/* The values of the layer by options.make, which may leave *is_made false. */
+static enum nd_status ask_for(struct nd_exact_run *run, size_t tensor, enum nd_dtype dtype,
+                              const struct nd_exact_call *layer, struct nd_array *values, bool *is_made,
+                              struct nd_error *err)
 {
     enum nd_exact_origin origins[ND_EXACT_MAX_OPERANDS];
     size_t tensors[ND_EXACT_MAX_OPERANDS];
@@ -477,21 +484,67 @@ static enum nd_status make_qvalues(struct nd_exact_run *run, size_t quantize, co
     if (run->options->make == NULL || !layer->is_known)
         return ND_OK;
     for (size_t i = 0; i < layer->call.n_inputs || i < ND_EXACT_LEAST_OPERANDS; i++) {
-        size_t tensor = i < layer->call.n_inputs ? operand_of(run, layer, i) : ND_NO_INDEX;
-        origins[i] = origin_of(run, tensor);
-        tensors[i] = tensor != ND_NO_INDEX ? run->g->model->tensor_of_value[tensor] : ND_NO_INDEX;
+        size_t operand = i < layer->call.n_inputs ? operand_of(run, layer, i) : ND_NO_INDEX;
+        origins[i] = origin_of(run, operand);
+        tensors[i] = operand != ND_NO_INDEX ? run->g->model->tensor_of_value[operand] : ND_NO_INDEX;
     }
-    const struct nd_exact_layer asked = {
-        .tensor = run->g->model->tensor_of_value[nd_graph_made(run->graph, quantize, 0)],
-        .call = &layer->call,
-        .origins = origins,
-        .input_tensors = tensors,
-        .dtype = run->g->quants[quantize].dtype,
-        .links = links,
-        .n_links = find_links(run, layer, links)};
-    enum nd_status status = run->options->make(run->context, &asked, qvalues, is_made, err);
+    const struct nd_exact_layer asked = {.tensor = tensor,
+                                         .call = &layer->call,
+                                         .origins = origins,
+                                         .input_tensors = tensors,
+                                         .dtype = dtype,
+                                         .links = links,
+                                         .n_links = find_links(run, layer, links)};
+    enum nd_status status = run->options->make(run->context, &asked, values, is_made, err);
     run->is_ended = status != ND_OK;
     return status;
+}
+
+/* The floats that an operator between layers makes for its output i, where that is a tensor. */
+static enum nd_status make_output(struct nd_exact_run *run, size_t node, size_t i_output, bool *is_made,
+                                  struct nd_error *err)
+{
+    static const struct nd_quant none = {.n = 0};
+    const struct nd_graph_node *n = &run->graph->nodes[node];
+    size_t value = nd_graph_made(run->graph, node, i_output), tensor = tensor_of(run, value);
+    if (tensor == ND_NO_INDEX || !nd_dtype_is_float(run->g->model->tensors[tensor].dtype))
+        return ND_OK; /* nobody's, or a layer's */
+    struct nd_exact_call layer = {.node = node, .tensor = value, .bias = ND_NO_INDEX, .is_known = true};
+    layer.call = (struct nd_linear_call){.node = nd_exact_proto(run, node),
+                                         .opset = run->g->model->opset,
+                                         .n_inputs = n->n_inputs,
+                                         .inputs = layer.inputs,
+                                         .output = i_output,
+                                         .low = -HUGE_VAL,
+                                         .high = HUGE_VAL,
+                                         .out_quant = &none,
+                                         .shared = &layer.shared};
+    for (size_t i = 0; i < n->n_inputs; i++)
+        layer.is_known = layer.is_known && linear_input(run, operand_of(run, &layer, i), &layer.inputs[i]);
+    struct nd_array floats = {0};
+    enum nd_status status = ask_for(run, tensor, ND_DTYPE_F32, &layer, &floats, is_made, err);
+    nd_linear_shared_deinit(&layer.shared);
+    if (status == ND_OK && *is_made)
+        run->values[value] = floats;
+    else
+        nd_array_deinit(&floats);
+    return status;
+}
+
+/* All of them; what is not made is left to who runs the operator. */
+static enum nd_status make_floats(struct nd_exact_run *run, size_t node, bool *are_made, struct nd_error *err)
+{
+    const struct nd_graph_node *n = &run->graph->nodes[node];
+    bool is_asked =
+             run->options->makes_floats && n->kind == ND_NODE_OTHER && n->n_inputs <= ND_EXACT_LINK_INPUTS,
+         is_made = true;
+    *are_made = false;
+    for (size_t i = 0; i < n->n_made && is_asked && is_made; i++) {
+        size_t value = nd_graph_made(run->graph, node, i);
+        ND_TRY(make_output(run, node, i, &is_made, err));
+        *are_made = is_made && (*are_made || (value != ND_NO_INDEX && run->values[value].shape.rank >= 0));
+    }
+    return ND_OK;
 }
 
 static enum nd_status round_plainly(const struct nd_exact_run *run, const struct nd_exact_values *values,
@@ -627,7 +680,7 @@ enum nd_status nd_exact_run_quantize(struct nd_exact_run *run, size_t node, stru
         layer.is_known =
             nd_exact_describe(run, node, &layer); /* what it reads is made inside of it, in floats */
     if (is_layer) {
-        status = make_qvalues(run, node, &layer, &qvalues, &is_made, err);
+        status = ask_for(run, tensor, run->g->quants[node].dtype, &layer, &qvalues, &is_made, err);
     } else {
         status = quantise_input(run, node, &qvalues, err);
         is_made = status != ND_ERR_UNSUPPORTED;

@@ -8,97 +8,34 @@
 #include "arithmetic/htp/htp_internal.h"
 #include "core/text/strbuf.h"
 
-enum { HALF_BITS = 10 /* behind the leading one */ };
-
 static const char norm[] = "ReduceL2"; /* a chain by itself */
-
-/* ---- float16 that is not rounded as it should be: read out of the device, every significand ---- */
-
-/* Bit i: the reciprocal of 1 + i / 1024 is one unit less than the nearest float16. */
-static const uint64_t less_reciprocals[] = {
-    0x318c30e0e03e0000, 0x529496924d933223, 0x2a1542aaaaa9552a, 0xd9364924969294a5,
-    0xe30c6318cc44444c, 0xfc01e03c1e1c1c30, 0xfe00000000fff800, 0x0e03c0fc01f8007f,
-    0x8c30c38e1c3c3c3c, 0x66633398c6738c63, 0x264c993326666666, 0xdb6d26db6492249b,
-    0xa52529292d25b492, 0x152a528529529494, 0xaa0554aa154a850a, 0xaaaaaaaaa8055500};
-
-/* The root of 2 + 2 i / 1024 and of four times as much and so on is one unit less. */
-static const int less_roots[] = {762, 792, 809, 828, 847, 849, 872, 899, 901, 936, 938};
-
-/* v is 2^*exponent (1 + *i / 1024). */
-static void split(double v, int *exponent, int *i)
-{
-    double significand = frexp(fabs(v), exponent);
-    *exponent -= 1;
-    *i = (int)lrint((2 * significand - 1) * (1 << HALF_BITS));
-}
-
-static bool has_bit(const uint64_t *bits, int i)
-{
-    return (bits[i / 64] >> (i % 64) & 1) != 0;
-}
 
 static double round_away(double v)
 {
     return nd_htp_as_half(v, ND_ROUND_HALF_AWAY);
 }
 
-/* One unit of a float16, times n. */
-static double units_of(double v, int n)
-{
-    int exponent, i;
-    split(v, &exponent, &i);
-    return ldexp(n, exponent - HALF_BITS);
-}
-
-static double reciprocal_of(double v)
-{
-    int exponent, i;
-    if (v == 0)
-        return HUGE_VAL;
-    split(v, &exponent, &i);
-    double nearest = round_away(1 / fabs(v));
-    return copysign(nearest - units_of(nearest, has_bit(less_reciprocals, i)), v);
-}
-
-static double root_of(double v)
-{
-    int exponent, i;
-    split(v, &exponent, &i);
-    double nearest = round_away(sqrt(v));
-    for (size_t k = 0; exponent % 2 != 0 && k < sizeof less_roots / sizeof *less_roots; k++)
-        if (less_roots[k] == i)
-            return nearest - units_of(nearest, 1);
-    return nearest;
-}
-
 /* ---- operators ---- */
 
 static const struct {
     const char *op_type;
-    double (*function)(double v); /* of what it reads; NULL: the exact result, rounded half away from zero */
-    bool is_in_blocks;            /* what it makes, and what is made of that, does not lie flat, or may not */
+    bool is_in_blocks; /* what it makes, and what is made of that, does not lie flat, or may not */
 } operators[] = {
-    {"Abs", NULL, false},
-    {"Add", NULL, false},
-    {"Cast", NULL, false},
-    {"Div", NULL, true}, /* the product with the reciprocal, which is a float16 */
-    {"Flatten", NULL, false},
-    {"Gather", NULL, false},
-    {"Mul", NULL, true},
-    {"Neg", NULL, false},
-    {"Pow", NULL, true}, /* by 2, nearly: 7 % of float16 squares are one unit off */
-    {"Reciprocal", reciprocal_of, true},
-    {"ReduceL2", NULL, true}, /* the root of the sum of squares, each a float16 */
-    {"ReduceMean", NULL, false},
-    {"ReduceSum", NULL, false},
-    {"Relu", NULL, false},
-    {"Reshape", NULL, false},
-    {"Slice", NULL, false},
-    {"Sqrt", root_of, false},
-    {"Squeeze", NULL, false},
-    {"Sub", NULL, false},
-    {"Transpose", NULL, false},
-    {"Unsqueeze", NULL, false},
+    /* exact, rounded half away from zero, unless nd_half_table has them */
+    {"Abs", false},          {"Add", false},        {"Cast", false},
+    {"Clip", false},         {"Concat", false},     {"Cos", false},
+    {"DepthToSpace", false}, {"Div", true}, /* the product with the reciprocal, which is a float16 */
+    {"Exp", false},          {"Flatten", false},    {"Gather", false},
+    {"Gemm", true},          {"Identity", false},   {"Log", false},
+    {"Max", false},          {"Min", false},        {"Mul", true},
+    {"Neg", false},          {"Pow", true},      /* by 2 */
+    {"Reciprocal", true},    {"ReduceL2", true}, /* the root of the sum of squares, each a float16 */
+    {"ReduceMax", false},    {"ReduceMean", false}, {"ReduceMin", false},
+    {"ReduceSum", false},    {"Relu", false},       {"Reshape", false},
+    {"Sigmoid", false},      {"Sin", false},        {"Slice", false},
+    {"Split", false},        {"Softplus", false},   {"Sqrt", false},
+    {"Squeeze", false},      {"Sub", false},        {"Tanh", false},
+    {"Transpose", false},    {"Unsqueeze", false},
 };
 enum { N_OPERATORS = sizeof operators / sizeof *operators };
 
@@ -146,12 +83,13 @@ static bool read_halves(const struct nd_exact_link *link, size_t i, struct nd_ar
     return true;
 }
 
-/* What the device divides by, as what it multiplies by: of one constant the nearest. */
-static void invert(const struct nd_exact_link *link, struct nd_array *divisor)
+/* What the device divides by, as what it multiplies by: of one constant the nearest. False: not known. */
+static bool invert(const struct nd_exact_link *link, struct nd_array *divisor)
 {
-    bool is_one = link->from[1] == SIZE_MAX && link->is_constant[1] && divisor->n == 1;
-    for (size_t k = 0; k < divisor->n; k++)
-        divisor->x[k] = is_one ? round_away(1 / divisor->x[k]) : reciprocal_of(divisor->x[k]);
+    if (link->from[1] != SIZE_MAX || !link->is_constant[1] || divisor->n != 1)
+        return nd_half_look_up(nd_half_table("Reciprocal"), divisor);
+    divisor->x[0] = round_away(1 / divisor->x[0]);
+    return true;
 }
 
 static double round_even(double v)
@@ -185,16 +123,12 @@ static double (*rounding_of(const struct chain *chain, size_t k, const struct nd
     return shape->dims[last] >= SHORTEST ? round_even : round_away;
 }
 
-/* What the operator made, or reads, as the float16 that the device makes. False: beyond the greatest, where it
- * was not looked at. */
-static bool finish(double (*function)(double v), struct nd_array *made)
+/* What the operator made as the float16 that the device makes: it has no infinity. */
+static void finish(double (*rounding)(double v), struct nd_array *made)
 {
-    for (size_t k = 0; k < made->n; k++) {
-        made->x[k] = function(made->x[k]);
-        if (!(fabs(made->x[k]) <= ND_HTP_MAX_OF_HALF))
-            return false;
-    }
-    return true;
+    static const double greatest = 0x1.ffcp16;
+    for (size_t k = 0; k < made->n; k++)
+        made->x[k] = nd_within(rounding(made->x[k]), -greatest, greatest);
 }
 
 /* Of tensors that are read one that lies flat is enough. */
@@ -209,6 +143,67 @@ static bool lies_flat(const struct chain *chain, const struct nd_exact_link *lin
     return is_flat;
 }
 
+/* ---- sums of rows ---- */
+
+enum { LANES = 32 };
+
+/* As it is after it was moved to other lanes: a float32. */
+static struct nd_qfloat moved(struct nd_qfloat a)
+{
+    return nd_qfloat_read((float)nd_qfloat_value(a));
+}
+
+/* The sum of n numbers that lie `step` apart, or their mean. Lanes are summed first, then each with its
+ * neighbour. What lies flat has twice as many lanes, and is divided before they are joined. */
+static double sum_of_row(const double *x, size_t n, size_t step, bool is_mean, bool is_flat)
+{
+    struct nd_qfloat lanes[2 * LANES];
+    size_t width = is_flat ? 2 * LANES : LANES;
+    float share = 1 / (float)n;
+    for (size_t i = 0; i < width; i++)
+        lanes[i] = i < n ? nd_qfloat_from((float)x[i * step]) : nd_qfloat_read(0);
+    for (size_t i = width; i < (n + width - 1) / width * width; i++)
+        lanes[i % width] =
+            nd_qfloat_sum(lanes[i % width], i < n ? nd_qfloat_from((float)x[i * step]) : nd_qfloat_read(0));
+    for (size_t i = 0; is_mean && is_flat && i < width; i++)
+        lanes[i] = nd_qfloat_product(moved(lanes[i]), nd_qfloat_read(share));
+    for (; width > 1; width /= 2)
+        for (size_t i = 0; i < width / 2; i++)
+            lanes[i] = moved(nd_qfloat_sum(lanes[2 * i], lanes[2 * i + 1]));
+    if (is_mean && !is_flat)
+        lanes[0] = nd_qfloat_product(lanes[0], nd_qfloat_from(share));
+    return round_even(nd_qfloat_value(lanes[0]));
+}
+
+/* Whether link k sums along the last axis of the device. Flat means of several whole vectors are made in
+ * another way. */
+static bool sums_rows(const struct chain *chain, size_t k, const struct nd_array *own, int *axis)
+{
+    const struct nd_exact_link *link = &chain->job->layer->links[k];
+    const char *op_type = link->node->op_type;
+    bool is_mean = strcmp(op_type, "ReduceMean") == 0;
+    int rank = own[0].shape.rank, last = chain->is_laid_out[k] && rank > 2 ? 1 : rank - 1;
+    int64_t given;
+    if ((!is_mean && strcmp(op_type, "ReduceSum") != 0) ||
+        !nd_htp_has_one_axis(link->node, chain->job->call->opset, own[1].n > 0 ? &own[1] : NULL, &given))
+        return false;
+    *axis = (int)given + (given < 0 ? rank : 0);
+    int64_t n = *axis == last ? own[0].shape.dims[last] : 0;
+    return n > 0 && !(is_mean && link->is_input[0] && n > 2 * LANES && n % (2 * LANES) == 0);
+}
+
+/* Of a mean only inputs of the graph are taken as they lie flat. */
+static void sum_rows(const struct nd_exact_link *link, const struct nd_array *from, int axis,
+                     struct nd_array *made)
+{
+    bool is_mean = strcmp(link->node->op_type, "ReduceMean") == 0, is_flat = !is_mean || link->is_input[0];
+    size_t n = (size_t)from->shape.dims[axis], step = nd_dims_product(&from->shape, axis + 1, from->shape.rank);
+    for (size_t i = 0; i < made->n; i++)
+        made->x[i] = sum_of_row(from->x + i / step * step * n + i % step, n, step, is_mean, is_flat);
+}
+
+/* ---- links ---- */
+
 /* Whether a ReduceL2 makes one run of what it makes: rows are short, or an axis behind others is dropped, so
  * that all is moved. */
 static bool makes_a_run(const struct nd_exact_layer *layer, const struct nd_shape *shape)
@@ -222,24 +217,19 @@ static bool makes_a_run(const struct nd_exact_layer *layer, const struct nd_shap
     return nd_dims_product(shape, 0, (int)axis + (axis < 0 ? shape->rank : 0)) > 1;
 }
 
-/* What the device makes in the place of the operator, of what it reads instead. False: a power by another
- * number than 2. */
+/* What the device makes in the place of the operator, of what it reads instead. False: not known, as of a
+ * power by another number than 2. */
 static bool replace(const struct nd_exact_link *link, struct nd_array *own, Onnx__NodeProto *node)
 {
     static char product[] = "Mul", sum[] = "ReduceSum";
-    bool is_norm = strcmp(node->op_type, norm) == 0, is_power = strcmp(node->op_type, "Pow") == 0;
-    if (is_power && (own[1].n != 1 || own[1].x[0] != 2))
-        return false;
-    for (size_t i = 0; (is_norm || is_power) && i < own[0].n; i++)
+    bool is_norm = strcmp(node->op_type, norm) == 0;
+    for (size_t i = 0; is_norm && i < own[0].n; i++)
         own[0].x[i] = round_away(own[0].x[i] * own[0].x[i]);
-    if (is_power)
-        own[1].x[0] = 1;
-    else if (strcmp(node->op_type, "Div") == 0)
-        invert(link, &own[1]);
-    else if (!is_norm)
-        return true;
-    node->op_type = is_norm ? sum : product;
-    return true;
+    bool is_division = strcmp(node->op_type, "Div") == 0;
+    if (is_division && !invert(link, &own[1]))
+        return false;
+    node->op_type = is_norm ? sum : is_division ? product : node->op_type;
+    return strcmp(node->op_type, "Pow") != 0 || (own[1].n == 1 && own[1].x[0] == 2);
 }
 
 /* One link. *is_known false: its operator, or its values, are none of which it is known. */
@@ -258,24 +248,33 @@ static enum nd_status run_link(struct chain *chain, size_t k, bool *is_known, st
             link->from[i] != SIZE_MAX ? &chain->made[link->from[i]] : link->inputs[i].values;
         if (read == NULL)
             continue;
-        status = nd_array_copy(read, &own[i], err);
-        *is_known = status == ND_OK && (link->from[i] != SIZE_MAX || read_halves(link, i, &own[i]));
+        const struct nd_array *halves = link->from[i] == SIZE_MAX && link->inputs[i].quant != NULL
+                                            ? nd_htp_recall_halves(chain->job, link->tensors[i])
+                                            : NULL;
+        status = nd_array_copy(halves != NULL ? halves : read, &own[i], err);
+        *is_known =
+            status == ND_OK && (halves != NULL || link->from[i] != SIZE_MAX || read_halves(link, i, &own[i]));
         inputs[i] = &own[i];
     }
     Onnx__NodeProto node = *link->node;
     bool is_norm = strcmp(node.op_type, norm) == 0;
     *is_known = *is_known && replace(link, own, &node);
     chain->is_laid_out[k] = is_laid_out(chain, k);
-    double (*function)(double v) = *is_known ? operators[op].function : NULL;
-    if (function != NULL)
+    const uint16_t *table = *is_known ? nd_half_table(is_norm ? "Sqrt" : node.op_type) : NULL;
+    bool is_function = table != NULL && !is_norm, is_flat = lies_flat(chain, link);
+    if (is_function)
         status = nd_array_copy(&own[0], &chain->made[k], err);
     else if (*is_known)
         status = nd_linear_run(chain->job->call, &node, inputs, link->n_inputs, &chain->made[k], err);
     bool is_moved = is_norm && *is_known && makes_a_run(chain->job->layer, &own[0].shape);
-    chain->is_flat[k] = *is_known && (is_moved || !operators[op].is_in_blocks) && lies_flat(chain, link);
-    *is_known = *is_known && status == ND_OK &&
-                finish(function != NULL ? function : rounding_of(chain, k, own), &chain->made[k]) &&
-                (!is_norm || finish(root_of, &chain->made[k]));
+    chain->is_flat[k] = *is_known && (is_moved || !operators[op].is_in_blocks) && is_flat;
+    *is_known = *is_known && status == ND_OK;
+    int axis;
+    if (*is_known && !is_norm && sums_rows(chain, k, own, &axis))
+        sum_rows(link, &own[0], axis, &chain->made[k]);
+    if (*is_known && !is_function)
+        finish(rounding_of(chain, k, own), &chain->made[k]);
+    *is_known = *is_known && (table == NULL || nd_half_look_up(table, &chain->made[k]));
     for (size_t i = 0; i < ND_EXACT_LINK_INPUTS; i++)
         nd_array_deinit(&own[i]);
     return status;
@@ -334,6 +333,60 @@ enum nd_status nd_htp_name_axes(const struct nd_exact_layer *layer, struct nd_ar
     return ND_OK;
 }
 
+/* Of more axes the device makes another float16 of quantised values; a Transpose of these may run on the
+ * processor (docs/science/htp-arithmetic.md#chains). */
+static bool is_other_float(const struct nd_exact_link *link, const struct nd_array *made)
+{
+    enum { MOST_AXES = 4 };
+    return made->shape.rank > MOST_AXES ||
+           (strcmp(link->node->op_type, "Transpose") == 0 && link->inputs[0].quant != NULL);
+}
+
+enum nd_status nd_htp_floats(const struct nd_htp_job *job, struct nd_error *err)
+{
+    struct chain chain = {.job = job};
+    enum nd_status status = ND_OK;
+    if (job->layer->n_links == 1)
+        status = run_link(&chain, 0, job->is_covered, err);
+    if (status == ND_OK && *job->is_covered)
+        *job->is_covered = !is_other_float(&job->layer->links[0], &chain.made[0]);
+    if (status == ND_OK && *job->is_covered) {
+        *job->qvalues = chain.made[0];
+        job->qvalues->dtype = ND_DTYPE_F32;
+    } else {
+        nd_array_deinit(&chain.made[0]);
+    }
+    return status;
+}
+
+/* Floats that another operator made, as float16. */
+static bool reads_made_floats(const struct nd_exact_layer *layer)
+{
+    bool reads = false;
+    for (size_t i = 0; layer->n_links == 1 && i < layer->links[0].n_inputs; i++) {
+        const struct nd_exact_link *link = &layer->links[0];
+        reads = reads || (link->tensors[i] != SIZE_MAX && !link->is_constant[i] && !link->is_input[i] &&
+                          link->inputs[i].quant == NULL && link->inputs[i].values != NULL &&
+                          nd_dtype_is_float(link->inputs[i].values->dtype));
+    }
+    return reads;
+}
+
+bool nd_htp_doubts_floats(const struct nd_exact_layer *layer, const struct nd_layer_memory *memory)
+{
+    const struct nd_htp_job job = {
+        .layer = layer, .call = layer->call, .memory = (struct nd_layer_memory *)memory /* only read */};
+    struct chain chain = {.job = &job};
+    int axis;
+    if (layer->n_links != 1 || !nd_has_word("Gemm ReduceMean ReduceSum", nd_htp_op_type(layer)))
+        return false;
+    struct nd_array own[ND_EXACT_LINK_INPUTS] = {0};
+    for (size_t i = 0; i < layer->links[0].n_inputs; i++)
+        own[i] = layer->links[0].inputs[i].values != NULL ? *layer->links[0].inputs[i].values : own[i];
+    chain.is_laid_out[0] = is_laid_out(&chain, 0);
+    return !sums_rows(&chain, 0, own, &axis);
+}
+
 bool nd_htp_is_chain(const struct nd_exact_layer *layer)
 {
     static const char *const mixing[] = {"Add", "Div", "Mul", "Sub"};
@@ -346,7 +399,8 @@ bool nd_htp_is_chain(const struct nd_exact_layer *layer)
         is_mixed = is_mixed ||
                    (is_one && nd_dtype_size_bytes(input->values->dtype) != nd_dtype_size_bytes(layer->dtype));
     }
-    return layer->n_links > 1 || (is_one && is_mixed) || strcmp(nd_htp_op_type(layer), norm) == 0;
+    return layer->n_links > 1 || (is_one && is_mixed) || reads_made_floats(layer) ||
+           strcmp(nd_htp_op_type(layer), norm) == 0;
 }
 
 enum nd_status nd_htp_chain(const struct nd_htp_job *job, struct nd_error *err)
@@ -360,17 +414,19 @@ enum nd_status nd_htp_chain(const struct nd_htp_job *job, struct nd_error *err)
     size_t n_rest = job->layer->dtype == ND_DTYPE_U8 ? chain.made[last].n % ND_HTP_VECTOR_BYTES : 0;
     if (!chain.is_flat[last])
         n_rest = 0;
+    struct nd_array *made = &chain.made[last];
+    for (size_t i = 0; i < made->n && is_known; i++)
+        made->x[i] = fmin(fmax(made->x[i], job->call->low), job->call->high);
+    if (is_known && status == ND_OK && (last > 0 || reads_made_floats(job->layer)))
+        status = nd_htp_remember_halves(job, made, err);
     if (is_known && status == ND_OK) {
-        *job->qvalues = chain.made[last];
-        chain.made[last] = (struct nd_array){0};
         struct nd_htp_bounds bounds = nd_htp_bounds_between(job, -HUGE_VAL, HUGE_VAL);
-        size_t n_whole = job->qvalues->n - n_rest;
-        for (size_t i = 0; i < job->qvalues->n; i++) {
-            double value = fmin(fmax(job->qvalues->x[i], job->call->low), job->call->high);
-            job->qvalues->x[i] =
-                nd_within(nd_htp_qvalue_of_half(job, value, i >= n_whole), bounds.low, bounds.high);
-        }
-        job->qvalues->dtype = job->layer->dtype;
+        for (size_t i = 0; i < made->n; i++)
+            made->x[i] = nd_within(nd_htp_qvalue_of_half(job, made->x[i], i >= made->n - n_rest), bounds.low,
+                                   bounds.high);
+        made->dtype = job->layer->dtype;
+        *job->qvalues = *made;
+        *made = (struct nd_array){0};
         *job->is_covered = true;
     }
     for (size_t k = 0; k <= last; k++)

@@ -153,6 +153,8 @@ double nd_layer_arithmetic_doubt(const struct nd_layer_arithmetic *arithmetic,
 {
     ND_CLEANUP(nd_htp_unsigned_deinit) struct nd_htp_unsigned room = {0};
     struct nd_htp_moved moved;
+    if (layer->dtype == ND_DTYPE_F32)
+        return nd_htp_doubts_floats(layer, memory);
     const struct nd_exact_layer *seen = nd_htp_as_unsigned(nd_htp_before_moves(layer, &moved), &room);
     return seen != NULL ? doubt_of(arithmetic, seen, memory) : 1;
 }

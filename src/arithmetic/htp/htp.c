@@ -78,9 +78,14 @@ static enum nd_status run(const struct nd_layer_arithmetic *arithmetic, const st
                                    .qvalues = qvalues,
                                    .is_covered = is_covered};
     *is_covered = false;
+    if (layer->dtype == ND_DTYPE_F32) {
+        nd_htp_note_tensor(memory, layer);
+        return nd_htp_floats(&job, err);
+    }
     if (!has_known_domain(layer->call->node) || (layer->dtype != ND_DTYPE_U8 && layer->dtype != ND_DTYPE_U16))
         return ND_OK;
     nd_htp_note_tensor(memory, layer);
+    ND_TRY(nd_htp_hand_on_halves(&job, err));
     if (layer->dtype == ND_DTYPE_U16)
         ND_TRY(ask(&job, true, err));
     if (!*is_covered && nd_htp_is_chain(layer))
@@ -99,7 +104,7 @@ enum nd_status nd_layer_arithmetic_run(const struct nd_layer_arithmetic *arithme
     ND_CLEANUP(nd_htp_unsigned_deinit) struct nd_htp_unsigned room = {0};
     struct nd_htp_moved moved;
     const struct nd_exact_layer *alone = nd_htp_before_moves(layer, &moved);
-    const struct nd_exact_layer *seen = nd_htp_as_unsigned(alone, &room);
+    const struct nd_exact_layer *seen = layer->dtype == ND_DTYPE_F32 ? layer : nd_htp_as_unsigned(alone, &room);
     ND_TRY_MEMORY(seen != NULL, err);
     ND_TRY(run(arithmetic, seen, seen->dtype != layer->dtype, memory, qvalues, is_covered, err));
     if (*is_covered && seen != alone)

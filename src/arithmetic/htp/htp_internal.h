@@ -119,6 +119,9 @@ size_t nd_htp_run_of(const struct nd_htp_job *job, size_t i);
 size_t nd_htp_run_of_slopes(const struct nd_htp_job *job);
 /* Whether a reduction is over one axis, which may be negative. */
 bool nd_htp_reduces_one_axis(const struct nd_exact_layer *layer, int64_t *axis);
+/* The same; given: the axes that are an operand, or NULL. */
+bool nd_htp_has_one_axis(const Onnx__NodeProto *node, int64_t opset, const struct nd_array *given,
+                         int64_t *axis);
 
 static inline int nd_htp_floor_log2(double v)
 {
@@ -217,6 +220,12 @@ const struct nd_htp_weights *nd_htp_recall_weights(const struct nd_htp_job *job)
 const struct nd_htp_weights *nd_htp_keep_weights(const struct nd_htp_job *job, struct nd_htp_weights *weights);
 void nd_htp_weights_deinit(struct nd_htp_weights *weights);
 void nd_htp_remember(const struct nd_htp_job *job, struct nd_array *bytes);
+/* The float16 that a chain made of the tensor before it was quantised, which the next chain reads; NULL: none.
+ * Telling those of the layer; and of a layer that adds next to nothing to such a tensor. */
+const struct nd_array *nd_htp_recall_halves(const struct nd_htp_job *job, size_t tensor);
+enum nd_status nd_htp_remember_halves(const struct nd_htp_job *job, const struct nd_array *halves,
+                                      struct nd_error *err);
+enum nd_status nd_htp_hand_on_halves(const struct nd_htp_job *job, struct nd_error *err);
 /* Whether an operator that moves quantised values hands on what the memory has of them. */
 bool nd_htp_keeps_memory(const char *op_type);
 
@@ -460,6 +469,20 @@ const struct nd_exact_layer *nd_htp_before_moves(const struct nd_exact_layer *la
 /* Its quantised values with the axes of the layer. */
 enum nd_status nd_htp_name_axes(const struct nd_exact_layer *layer, struct nd_array *qvalues,
                                 struct nd_error *err);
+
+/* The floats of an operator between layers, each a float16; not covered where one is beyond the greatest. */
+enum nd_status nd_htp_floats(const struct nd_htp_job *job, struct nd_error *err);
+
+/* Whether it is not known in which order such an operator adds up its floats. */
+bool nd_htp_doubts_floats(const struct nd_exact_layer *layer, const struct nd_layer_memory *memory);
+
+/* ---- half_tables.c ---- */
+
+/* What the device makes of each pattern of 16 bits, a float16 of a float16; NULL: not known of that operator,
+ * or no memory. For as long as the program runs; threads may call at the same time. */
+const uint16_t *nd_half_table(const char *op_type);
+/* Of float16 numbers, in their place. False: one is beyond what was read out. */
+bool nd_half_look_up(const uint16_t *table, struct nd_array *halves);
 
 /* ---- halves.c ---- */
 

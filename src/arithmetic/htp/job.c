@@ -95,8 +95,14 @@ size_t nd_htp_run_of(const struct nd_htp_job *job, size_t i)
 
 bool nd_htp_reduces_one_axis(const struct nd_exact_layer *layer, int64_t *axis)
 {
-    const struct nd_op_call op_call = {.node = layer->call->node, .opset = layer->call->opset};
-    const struct nd_array *given = nd_linear_has(layer->call, 1) ? layer->call->inputs[1].values : NULL;
+    return nd_htp_has_one_axis(layer->call->node, layer->call->opset,
+                               nd_linear_has(layer->call, 1) ? layer->call->inputs[1].values : NULL, axis);
+}
+
+bool nd_htp_has_one_axis(const Onnx__NodeProto *node, int64_t opset, const struct nd_array *given,
+                         int64_t *axis)
+{
+    const struct nd_op_call op_call = {.node = node, .opset = opset};
     const int64_t *axes = NULL;
     size_t n = given != NULL ? given->n : nd_op_ints(&op_call, "axes", &axes);
     if (n == 1)

@@ -1,9 +1,11 @@
 /* The twin of a chip. What is tried of a layer: layer_trial.c; docs/science/htp-arithmetic.md. */
 #include "arithmetic/trials/twin.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "arithmetic/exact/linear/linear_layer.h"
 #include "arithmetic/known/conditions.h"
 #include "arithmetic/trials/layer_trial.h"
 #include "core/error.h"
@@ -76,6 +78,15 @@ static bool is_only_moved(const struct nd_model *model, const struct nd_model_la
     return is;
 }
 
+static const char not_complete[] = "the formula of such a layer is not complete: values may be off by one";
+
+static void mark_behind(struct nd_twin *twin, size_t tensor, const size_t *inputs, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        twin->marks[tensor].is_behind |=
+            inputs[i] != SIZE_MAX && (twin->marks[inputs[i]].is_behind || twin->marks[inputs[i]].why != NULL);
+}
+
 /* What is known of the layer whose way was chosen (NULL: none). */
 static void judge(struct nd_twin *twin, const struct nd_exact_layer *layer, const struct nd_array *chosen)
 {
@@ -92,10 +103,35 @@ static void judge(struct nd_twin *twin, const struct nd_exact_layer *layer, cons
     else if (nd_layer_trial_is_uncertain(trial, layer, p, chosen))
         mark(twin, layer->tensor, "in which of several ways the chip makes such a layer is not certain");
     else if (is_by_itself && trial->doubt[p] > 0)
-        mark(twin, layer->tensor, "the formula of such a layer is not complete: values may be off by one");
+        mark(twin, layer->tensor, not_complete);
 }
 
 /* ---- a run ---- */
+
+static const struct nd_layer_arithmetic *arithmetic_of(const struct nd_twin *twin)
+{
+    size_t n;
+    return &nd_layer_arithmetics(&n)[twin->trial.only];
+}
+
+static enum nd_status make_floats(struct nd_twin *twin, const struct nd_exact_layer *layer,
+                                  struct nd_array *floats, bool *is_made, struct nd_error *err)
+{
+    struct nd_error why;
+    mark_behind(twin, layer->tensor, layer->input_tensors, layer->call->n_inputs);
+    enum nd_status status =
+        nd_layer_arithmetic_run(arithmetic_of(twin), layer, twin->trial.memory, floats, is_made, &why);
+    if (status == ND_OK && *is_made &&
+        nd_layer_arithmetic_doubt(arithmetic_of(twin), layer, twin->trial.memory) > 0)
+        mark(twin, layer->tensor, not_complete);
+    if (status != ND_ERR_UNSUPPORTED && status != ND_ERR_FORMAT) {
+        if (status != ND_OK && err != NULL)
+            *err = why;
+        return status;
+    }
+    *is_made = false; /* who runs the operator says why */
+    return ND_OK;
+}
 
 static enum nd_status make(void *context, const struct nd_exact_layer *layer, struct nd_array *qvalues,
                            bool *is_made, struct nd_error *err)
@@ -106,6 +142,8 @@ static enum nd_status make(void *context, const struct nd_exact_layer *layer, st
     bool is_hidden = twin->is_hidden != NULL && from != SIZE_MAX && twin->is_hidden[from];
     twin->is_tried[layer->tensor] = true;
     *is_made = false;
+    if (layer->dtype == ND_DTYPE_F32)
+        return make_floats(twin, layer, qvalues, is_made, err);
     if (!nd_dtype_is_integer(layer->dtype))
         return ND_OK;
     ND_TRY(nd_layer_trial_run(&twin->trial, layer, &not_given, err));
@@ -121,27 +159,47 @@ static enum nd_status make(void *context, const struct nd_exact_layer *layer, st
     return ND_OK;
 }
 
+/* A float16 as the device hands it out: a float32 whose last bit is set (that of the least exponent, below
+ * 2^-14), unless it is 0. */
+static double handed_out(double half)
+{
+    enum { MIN_EXPONENT = -14, BITS = 23 };
+    int exponent = half != 0 ? ilogb(half) : 0;
+    double bit = ldexp(1, (exponent > MIN_EXPONENT ? exponent : MIN_EXPONENT) - BITS);
+    return half != 0 ? half + copysign(bit, half) : half;
+}
+
+static enum nd_status hand_out(struct nd_twin *twin, size_t tensor, const struct nd_array *values,
+                               enum nd_exact_method method, struct nd_error *err)
+{
+    if (twin->found == NULL || method != ND_EXACT_AS_MADE || !nd_dtype_is_float(values->dtype))
+        return twin->found != NULL ? twin->found(twin->context, tensor, values, method, err) : ND_OK;
+    ND_CLEANUP(nd_array_deinit) struct nd_array copy = {0};
+    ND_TRY(nd_array_copy(values, &copy, err));
+    for (size_t i = 0; i < copy.n; i++)
+        copy.x[i] = handed_out(copy.x[i]);
+    return twin->found(twin->context, tensor, &copy, method, err);
+}
+
 static enum nd_status found(void *context, size_t tensor, const struct nd_array *values,
                             enum nd_exact_method method, struct nd_error *err)
 {
     struct nd_twin *twin = context;
     const struct nd_model_layer *layer = nd_model_layer_of_tensor(twin->model, tensor);
     bool is_input = nd_model_tensor(twin->model, tensor)->is_model_input;
-    if (nd_dtype_is_float(values->dtype))
-        mark(twin, tensor, "computed in floats, in double precision: the chip's floats are not known");
+    if (nd_dtype_is_float(values->dtype) && method != ND_EXACT_AS_MADE && !is_input)
+        mark(twin, tensor, "computed in floats, in double precision: how the chip makes them is not known");
     else if (!twin->is_tried[tensor] && !is_input && layer != NULL && layer->n_inputs == 0)
         mark(twin, tensor, "quantised from floats of the model: rounded exactly");
-    for (size_t i = 0; layer != NULL && i < layer->n_inputs; i++) {
-        const struct nd_twin_mark *read = &twin->marks[layer->inputs[i]];
-        twin->marks[tensor].is_behind |= read->is_behind || read->why != NULL;
-    }
-    return twin->found != NULL ? twin->found(twin->context, tensor, values, method, err) : ND_OK;
+    if (layer != NULL)
+        mark_behind(twin, tensor, layer->inputs, layer->n_inputs);
+    return hand_out(twin, tensor, values, method, err);
 }
 
 enum nd_status nd_twin_run(struct nd_twin *twin, const struct nd_array *inputs, nd_exact_found *tell,
                            void *context, struct nd_error *err)
 {
-    const struct nd_exact_options options = {.struct_size = sizeof options, .make = make};
+    const struct nd_exact_options options = {.struct_size = sizeof options, .make = make, .makes_floats = true};
     twin->found = tell;
     twin->context = context;
     memset(twin->is_tried, 0, nd_model_n_tensors(twin->model) * sizeof *twin->is_tried);

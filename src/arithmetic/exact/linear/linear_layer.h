@@ -41,7 +41,7 @@ struct nd_linear_input {
     const int16_t *shorts; /* `wholes` for nd_op_shorts, nothing without them; NULL: they do not fit */
 };
 
-enum { ND_EXACT_LINK_INPUTS = 4, ND_EXACT_MAX_LINKS = 12 };
+enum { ND_EXACT_LINK_INPUTS = 6, ND_EXACT_MAX_LINKS = 12 };
 /* An operator inside of a layer that has several between its quantised inputs and what is quantised. */
 struct nd_exact_link {
     const Onnx__NodeProto *node;

@@ -240,8 +240,7 @@ static const struct tanh_piece {
 };
 enum { TANH_PIECE_BITS = 12 }; /* of the place within a piece */
 
-/* tanh of |x| = u / 12288, times 32768. */
-static int64_t tanh_of(int64_t u)
+int64_t nd_htp_tanh(int64_t u)
 {
     int64_t rest = UINT16_MAX - (u < UINT16_MAX ? u : UINT16_MAX), at = (rest * rest) >> 16;
     const struct tanh_piece *p = &tanh_pieces[at >> TANH_PIECE_BITS];
@@ -261,7 +260,7 @@ struct tanh_input {
 static int64_t bend_tanh(const void *parameters, int64_t x)
 {
     const struct tanh_input *in = parameters;
-    int64_t d = x - in->zero, y = tanh_of(((d < 0 ? -d : d) * in->m) >> in->shift);
+    int64_t d = x - in->zero, y = nd_htp_tanh(((d < 0 ? -d : d) * in->m) >> in->shift);
     y = d < 0 ? -1 - y : y;
     return 32768 + (in->is_gate ? y - (y & 1) : y);
 }
@@ -269,9 +268,8 @@ static int64_t bend_tanh(const void *parameters, int64_t x)
 /* False: scales above 1, and multipliers of 32768, which may be cut to 15 bits, were not seen. */
 static bool make_tanh_input(const struct nd_quant *x, bool is_gate, struct tanh_input *out)
 {
-    /* What tanh reads is in steps of 1/12288, 32768 of them to 8/3: a half less for the gate. */
-    static const double steps = 12288;
-    double factor = (double)x->scale[0] * steps / (is_gate ? 2 : 1);
+    /* A half less for the gate. */
+    double factor = (double)x->scale[0] * ND_HTP_TANH_STEPS / (is_gate ? 2 : 1);
     int exponent; /* factor < 2^exponent */
     frexp(factor, &exponent);
     out->is_gate = is_gate;

@@ -163,6 +163,9 @@ struct nd_qfloat nd_qhalf_of_whole(double n);
 /* a + weight (b - a) of float16 numbers, each step a qf16: as a qf32, with units of 2^-10. */
 float nd_qhalf_between(float a, float b, float weight);
 
+/* x + (c x) (x x) of float16 numbers, each step a qf16. */
+float nd_qhalf_cubic(float x, float c);
+
 /* Quantised values as float16. */
 
 /* To a float16 with all bits, whatever its exponent; a zero keeps the sign. */
@@ -460,6 +463,12 @@ const struct nd_exact_layer *nd_htp_before_moves(const struct nd_exact_layer *la
 /* Its quantised values with the axes of the layer. */
 enum nd_status nd_htp_name_axes(const struct nd_exact_layer *layer, struct nd_array *qvalues,
                                 struct nd_error *err);
+
+/* ---- functions16.c ---- */
+
+/* tanh of u steps, from 0 on, in steps of 2^-15; 32768 of its steps are 8/3. */
+enum { ND_HTP_TANH_STEPS = 12288 };
+int64_t nd_htp_tanh(int64_t u);
 
 /* ---- halves.c ---- */
 

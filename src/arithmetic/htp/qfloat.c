@@ -114,6 +114,22 @@ float nd_qhalf_between(float a, float b, float weight)
     return (float)nd_qfloat_value(sum(from, product(step, nd_qfloat_read(weight), half), half));
 }
 
+/* What is too small for the exponents of a qf16 is one unit of the least. */
+static struct nd_qfloat small_product(struct nd_qfloat a, struct nd_qfloat b)
+{
+    double sign = a.significand * b.significand < 0 ? -1 : 1;
+    if (a.exponent + b.exponent >= half.min_exponent - 1)
+        return product(a, b, half);
+    return (struct nd_qfloat){ldexp(sign, -half.fraction_bits), half.min_exponent};
+}
+
+float nd_qhalf_cubic(float x, float c)
+{
+    struct nd_qfloat a = nd_qfloat_read(x), square = small_product(a, a),
+                     third = small_product(small_product(a, nd_qfloat_read(c)), square);
+    return (float)nd_qfloat_value(sum(a, third, half));
+}
+
 /* ---- float16 ---- */
 
 enum {

@@ -266,6 +266,8 @@ static void operators_without_quantisers_between_are_of_float16(void **state)
     (void)state;
     expect_layers("8-unquantised", 0);
     expect_layers("16-unquantised", 0);
+    expect_layers("8-curved", 0);
+    expect_layers("16-curved", 0);
 }
 
 /* Operands of 8 and of 16 bits: so, too, a single operator. */

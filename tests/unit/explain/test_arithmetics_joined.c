@@ -432,6 +432,7 @@ static void floats_of_the_graph_are_halves(void **state)
 {
     (void)state;
     expect_layers("8-floats", 0);
+    expect_layers("8-ties", 0);
     expect_layers("16-floats", 0);
     expect_layers("8-chained", 0);
     expect_layers("16-chained", 0);

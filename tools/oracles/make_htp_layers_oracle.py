@@ -1640,10 +1640,34 @@ def lengths(g):
         g.add("ReduceSum", ["square%d" % i, g.constant(np.array([-1]))], [1, 12, 1], (np.float32(20 / most), most // 2), keepdims=1)
 
 
+def curved(g):
+    """Softplus, Tanh and (8 bits) Exp with no quantiser behind them, Mish among them: float16."""
+    most, op = 2 ** g.bits - 1, g.bare
+    for operators, y in ((("Softplus", "Tanh"), 1), (("Tanh", "Softplus"), 1.4), (("Exp" if g.bits == 8 else "Softplus", "Neg"), -40), (("Neg", "Softplus"), 6), (("Tanh", "Neg"), -2)):
+        real = g.input([1, 4, 128], (np.float32(6 / most * g.rng.uniform(0.8, 1.2)), int(most * g.rng.uniform(0.4, 0.6))))
+        for operator in operators:
+            real = op(operator, [real])
+        g.quantise(real, [1, 4, 128], (np.float32(abs(y) / most), 0 if y > 0 else most // 2))
+
+
+def ties(g):
+    """Float16 next to a half of uint8 quantised values whose scales are one over a whole number: of floats, and of quantised values that
+    move to another encoding."""
+    for whole in (30, 63, 255, 1000):
+        y, middles = np.float32(1 / whole), np.float16((np.arange(4, 196) + 0.5) / whole)
+        name, shape = "x%d" % len(g.inputs), [1, 4, 12, 12]
+        g.codes[name] = np.concatenate([np.nextafter(middles, np.float16(0)), middles, np.nextafter(middles, np.float16(99))]).astype(np.float32).reshape(shape)
+        g.inputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
+        g.add("Relu", [name], shape, (y, 0))
+        for fraction in (1, 3):
+            x = (np.float32(fraction * 2.0 ** -int(np.log2(whole) + 1)), int(g.rng.integers(60, 200)))
+            g.add("Gather", [g.input([1, 5, 60], x), g.constant(np.arange(60)[::-1].copy())], [1, 5, 60], (y, x[1]), axis=2)
+
+
 GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned, differences, totals, reciprocals, rows]
 
 
-BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished), ("8", enlarged), ("16", enlarged), ("8", still), ("16", tiny), ("16", long_strided), ("8", signed_slopes), ("8", single), ("16", single), ("16", widened), ("16", centred), ("8", cumulated), ("16", requantised), ("8", unquantised), ("16", unquantised), ("16", mixed), ("8", columns), ("16", columns), ("8", leaning), ("16", leaning), ("8", sum_ratios), ("8", zeroed_softmax), ("8", powers), ("16", powers), ("8", rows_of_conv), ("16", rows_of_conv), ("8", gelu_of_tanh), ("16", gelu_of_tanh), ("8", norm_in_parts), ("16", norm_in_parts), ("8", inverse_roots), ("16", inverse_roots), ("16", exponents), ("8", merged), ("16", merged), ("8", grouped), ("16", grouped), ("8", pairs), ("8", turned_norms), ("16", turned_norms), ("8", swish_in_parts), ("16", swish_in_parts), ("8", float_slopes), ("16", float_slopes), ("8", steep_sums), ("16", brought), ("8", log_softmax), ("8", dots), ("16", dots), ("16", wide), ("8", lengths), ("16", lengths), ("8", carried), ("16", carried), ("8", rows_transposed), ("16", rows_transposed), ("16", aligned), ("8", renamed), ("16", renamed), ("8", whole), ("16", whole)]  # layers-*, of which chipsets differ
+BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished), ("8", enlarged), ("16", enlarged), ("8", still), ("16", tiny), ("16", long_strided), ("8", signed_slopes), ("8", single), ("16", single), ("16", widened), ("16", centred), ("8", cumulated), ("16", requantised), ("8", unquantised), ("16", unquantised), ("16", mixed), ("8", columns), ("16", columns), ("8", leaning), ("16", leaning), ("8", sum_ratios), ("8", zeroed_softmax), ("8", powers), ("16", powers), ("8", rows_of_conv), ("16", rows_of_conv), ("8", gelu_of_tanh), ("16", gelu_of_tanh), ("8", norm_in_parts), ("16", norm_in_parts), ("8", inverse_roots), ("16", inverse_roots), ("16", exponents), ("8", merged), ("16", merged), ("8", grouped), ("16", grouped), ("8", pairs), ("8", turned_norms), ("16", turned_norms), ("8", swish_in_parts), ("16", swish_in_parts), ("8", float_slopes), ("16", float_slopes), ("8", steep_sums), ("16", brought), ("8", log_softmax), ("8", dots), ("16", dots), ("16", wide), ("8", lengths), ("16", lengths), ("8", carried), ("16", carried), ("8", rows_transposed), ("16", rows_transposed), ("16", aligned), ("8", renamed), ("16", renamed), ("8", whole), ("16", whole), ("8", curved), ("16", curved), ("8", ties)]  # layers-*, of which chipsets differ
 
 
 ON_V81 = [recoded]  # v81 makes other codes than v73

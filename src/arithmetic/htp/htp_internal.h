@@ -173,6 +173,8 @@ double nd_htp_round_to_half(double v, enum nd_rounding rounding);
 /* To float16, not within its greatest; a zero keeps the sign. */
 double nd_htp_as_half(double v, enum nd_rounding rounding);
 enum { ND_HTP_MAX_OF_HALF = 65504, ND_HTP_VECTOR_BYTES = 128 /* of an HVX register */ };
+/* A float16 in steps of a scale, whose inverse is a float32: a qf32. */
+double nd_htp_steps_of_half(double v, float inverse);
 /* The quantised value of the layer's output that a number becomes, which is first made a float16; not within
  * its bounds. is_down: of uint8, rounded down. */
 double nd_htp_qvalue_of_half(const struct nd_htp_job *job, double value, bool is_down);

@@ -206,7 +206,7 @@ static double rescale_word(const struct word_step *s, double qvalue)
         return nd_htp_half_away(nd_qfloat_value(nd_qfloat_product(real, nd_qfloat_read(inverse))));
     }
     float half = (float)half_of_word(s->x, qvalue, s->is_v81);
-    return nd_htp_half_away(nd_qfloat_value(nd_qfloat_product(nd_qfloat_from(half), nd_qfloat_from(inverse))));
+    return nd_htp_half_away(nd_htp_steps_of_half((double)half, inverse));
 }
 
 static size_t word_method_of(const char *op_type)

@@ -136,19 +136,18 @@ double nd_htp_as_half(double v, enum nd_rounding rounding)
     return nd_htp_round_to_half(v, rounding);
 }
 
+double nd_htp_steps_of_half(double v, float inverse)
+{
+    return nd_qfloat_value(nd_qfloat_product(nd_qfloat_from((float)v), nd_qfloat_from(inverse)));
+}
+
 double nd_htp_qvalue_of_half(const struct nd_htp_job *job, double value, bool is_down)
 {
-    float nearest = (float)nd_htp_round_to_half(value, ND_ROUND_HALF_EVEN);
     const struct nd_quant *y = job->call->out_quant;
-    float inverse = 1 / y->scale[0];
-    if (job->layer->dtype == ND_DTYPE_U16) {
-        struct nd_qfloat product = nd_qfloat_product(nd_qfloat_from(nearest), nd_qfloat_from(inverse));
-        return nd_htp_half_away(nd_qfloat_value(product)) + (double)y->zero_point[0];
-    }
-    float steps = nearest * inverse;
-    return (is_down ? floor((double)steps)
-                    : nd_htp_half_away(nd_htp_round_to_half((double)steps, ND_ROUND_HALF_EVEN))) +
-           (double)y->zero_point[0];
+    double steps = nd_htp_steps_of_half(nd_htp_round_to_half(value, ND_ROUND_HALF_EVEN), 1 / y->scale[0]);
+    if (job->layer->dtype != ND_DTYPE_U16)
+        steps = is_down ? floor(steps) : nd_htp_round_to_half(steps, ND_ROUND_HALF_EVEN);
+    return nd_htp_half_away(steps) + (double)y->zero_point[0];
 }
 
 /* n less the zero point: of uint8 n F16(s), of uint16 the qf32 (n + 0) Q(s); halves away from zero. */

@@ -52,10 +52,10 @@ static double rescale_steps(const struct nd_htp_rescaling *r, double x)
     if (r->method == ND_HTP_WHOLE_HALF)
         return rescale_whole(r, x);
     if (r->method == ND_HTP_HALVES_DOWN)
-        return floor(nd_htp_half_of_byte(r, x) * r->inverse);
+        return floor(nd_htp_steps_of_half(nd_htp_half_of_byte(r, x), (float)r->inverse));
     if (r->method == ND_HTP_HALVES) /* the real value as a float16, and what it is in steps of the output */
-        return nd_htp_half_away(
-            nd_htp_round_to_half(nd_htp_half_of_byte(r, x) * r->inverse, ND_ROUND_HALF_EVEN));
+        return nd_htp_half_away(nd_htp_round_to_half(
+            nd_htp_steps_of_half(nd_htp_half_of_byte(r, x), (float)r->inverse), ND_ROUND_HALF_EVEN));
     return floor(x * r->ratio + 0.5 + r->more);
 }
 

@@ -266,6 +266,8 @@ static void operators_without_quantisers_between_are_of_float16(void **state)
     (void)state;
     expect_layers("8-unquantised", 0);
     expect_layers("16-unquantised", 0);
+    expect_layers("8-curved", 0);
+    expect_layers("16-curved", 0);
 }
 
 /* Operands of 8 and of 16 bits: so, too, a single operator. */
@@ -430,6 +432,7 @@ static void floats_of_the_graph_are_halves(void **state)
 {
     (void)state;
     expect_layers("8-floats", 0);
+    expect_layers("8-ties", 0);
     expect_layers("16-floats", 0);
     expect_layers("8-chained", 0);
     expect_layers("16-chained", 0);

@@ -256,6 +256,8 @@ struct nd_htp_rescaling {
 /* False: scales beyond those of which it is known. */
 bool nd_htp_rescaling_init(struct nd_htp_rescaling *r, enum nd_htp_method method, double scale,
                            double out_scale);
+/* Whether ND_HTP_FIXED and ND_HTP_LAYOUT make the same of every byte, times the factor. */
+bool nd_htp_is_rescaled_alike(const struct nd_quant *x, double factor, const struct nd_quant *y);
 /* Of ND_HTP_HALVES: the float16 of a quantised value less its zero point, in real numbers. */
 double nd_htp_half_of_byte(const struct nd_htp_rescaling *r, double n);
 /* All quantised values with that zero point, times sign (1 or -1), as quantised values of the layer, clipped.

@@ -205,7 +205,6 @@ bool nd_htp_is_in_blocks(const struct nd_htp_job *job, size_t i);
 /* A Softmax made input i, also where it was moved about since. */
 bool nd_htp_is_share(const struct nd_htp_job *job, size_t i);
 /* In which layout input i of the layer is: those of the graph are flat. */
-enum nd_htp_layout { ND_HTP_UNKNOWN, ND_HTP_FLAT, ND_HTP_BLOCKED };
 enum nd_htp_layout nd_htp_layout_of(const struct nd_layer_memory *memory, const struct nd_exact_layer *layer,
                                     size_t i);
 /* Whether v73 makes the layer, a LeakyRelu or a HardSwish, with the Gemm or MatMul before it, in a way that is

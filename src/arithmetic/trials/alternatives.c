@@ -157,23 +157,27 @@ static bool keeps_encoding(const struct nd_model *model, const struct nd_model_l
                                                    &nd_model_tensor(model, tensor)->quant);
 }
 
-static bool starts_at_zero(const struct nd_quant *quant)
+bool nd_starts_at_least(const struct nd_tensor *tensor)
 {
-    return quant->n == 1 && quant->zero_point[0] == 0;
+    double low, high;
+    if (tensor->quant.n != 1 || !nd_dtype_is_of_qvalues(tensor->dtype))
+        return false;
+    nd_qvalue_range(tensor->dtype, &low, &high);
+    return (double)tensor->quant.zero_point[0] == low;
 }
 
 /* Whether the maker of an input of a Concat may make it with the encoding of the Concat: not what the provider
- * takes for the output of a Relu, its zero point being 0 and that of the Concat another, and not what only
- * moves quantised values or takes the greatest. */
+ * takes for the output of a Relu, its zero point being the least quantised value and that of the Concat
+ * another, and not what only moves quantised values or takes the greatest. */
 static bool is_maker(const struct nd_model *model, size_t tensor, size_t to)
 {
     const struct nd_model_layer *maker = nd_model_layer_of_tensor(model, tensor);
-    const struct nd_quant *quant = &nd_model_tensor(model, tensor)->quant;
-    bool is_apart = starts_at_zero(quant) && (!starts_at_zero(&nd_model_tensor(model, to)->quant) ||
-                                              (maker != NULL && nd_layer_carries(maker)));
-    return maker != NULL && quant->n == 1 && !is_apart &&
+    const struct nd_tensor *made = nd_model_tensor(model, tensor);
+    bool is_apart = nd_starts_at_least(made) && (!nd_starts_at_least(nd_model_tensor(model, to)) ||
+                                                 (maker != NULL && nd_layer_carries(maker)));
+    return maker != NULL && made->quant.n == 1 && !is_apart &&
            !ND_IS_ONE_OF(maker->op_types, "Concat", "Expand", "Gather", "Identity", "MaxPool", "Pad",
-                         "SpaceToDepth", "Split", "Tile");
+                         "ReduceMax", "ReduceMin", "SpaceToDepth", "Split", "Tile");
 }
 
 const struct nd_quant *nd_divided_from(const struct nd_model *model, size_t tensor)

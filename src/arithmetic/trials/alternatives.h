@@ -66,6 +66,9 @@ size_t nd_fused_part_of(const struct nd_alternatives *alternatives, size_t from,
  * from there. NULL: it is no such part. */
 const struct nd_quant *nd_divided_from(const struct nd_model *model, size_t tensor);
 
+/* Whether the one zero point of the tensor is its least quantised value, as of the output of a Relu. */
+bool nd_starts_at_least(const struct nd_tensor *tensor);
+
 /* Whether every operator of the layer, joined by '+', is one of these, and the first one of the first n_first.
  */
 bool nd_is_chain_of(const char *op_types, const char *const *names, size_t n, size_t n_first);

@@ -329,15 +329,20 @@ static void find_parts(struct nd_alternatives *a, const struct nd_model *model,
     }
 }
 
-/* Whether the layer wants its first input in blocks (docs/science/htp-arithmetic.md#numbers); a MatMul not of
- * few rows: 37 and 65 were in blocks, 16 and 20 flat. */
-static bool takes_blocks(const struct nd_model *model, const struct nd_model_layer *layer)
+/* How the layer wants its first input (docs/science/htp-arithmetic.md#numbers): a MatMul of two tensors flat
+ * where it can be cut into rows by eight, or into few by four; a single matrix of 16 rows and more in blocks.
+ */
+static enum nd_wanted wanted_by(const struct nd_model *model, const struct nd_model_layer *layer)
 {
-    enum { FEW_ROWS = 32 };
+    enum { BY = 8, HALF = 4, FEW_ROWS = 32 };
     const struct nd_shape *shape = &nd_model_tensor(model, layer->inputs[0])->shape;
-    bool has_few = shape->rank > 1 && shape->dims[shape->rank - 2] <= FEW_ROWS;
-    return ND_IS_ONE_OF(layer->op_types, "Concat", "LayerNormalization", "LeakyRelu") ||
-           (strcmp(layer->op_types, "MatMul") == 0 && !has_few);
+    if (strcmp(layer->op_types, "MatMul") != 0)
+        return ND_IS_ONE_OF(layer->op_types, "Concat", "LayerNormalization", "LeakyRelu") ? ND_WANTED_PERHAPS
+                                                                                          : ND_WANTED_ANYHOW;
+    int64_t rows = shape->rank > 1 ? shape->dims[shape->rank - 2] : 1,
+            n = shape->rank > 2 ? shape->dims[shape->rank - 3] : 1;
+    bool is_flat = rows % BY == 0 ? n > 1 || rows == BY : rows % HALF == 0 && rows < FEW_ROWS;
+    return layer->n_inputs > 1 && is_flat ? ND_WANTED_ANYHOW : ND_WANTED_IN_BLOCKS;
 }
 
 static size_t count_parts(const struct nd_model *model)
@@ -368,12 +373,12 @@ enum nd_status nd_alternatives_init(struct nd_alternatives *a, const struct nd_m
                                   .parts = nd_calloc(count_parts(model), sizeof *a->parts),
                                   .gated = nd_calloc(n, sizeof *a->gated),
                                   .gates = nd_calloc(n, sizeof *a->gates),
-                                  .wants_blocks = nd_calloc(n, sizeof *a->wants_blocks),
+                                  .wanted = nd_calloc(n, sizeof *a->wanted),
                                   .is_forced_here = nd_calloc(n, sizeof *a->is_forced_here),
                                   .forced = nd_calloc(n, sizeof *a->forced)};
     if (a->fused_from == NULL || a->part_to == NULL || a->first_part == NULL || a->is_joined == NULL ||
-        a->parts == NULL || a->gated == NULL || a->gates == NULL || a->forced == NULL ||
-        a->wants_blocks == NULL || a->is_forced_here == NULL)
+        a->parts == NULL || a->gated == NULL || a->gates == NULL || a->forced == NULL || a->wanted == NULL ||
+        a->is_forced_here == NULL)
         return nd_fail_memory(err);
     for (size_t e = 0; e < n; e++) {
         a->fused_from[e] = a->part_to[e] = a->first_part[e] = a->gated[e] = SIZE_MAX;
@@ -386,8 +391,9 @@ enum nd_status nd_alternatives_init(struct nd_alternatives *a, const struct nd_m
         const struct nd_model_layer *layer = nd_model_layer(model, u);
         find_parts(a, model, layer);
         find_gate(a, model, layer);
-        if (layer->n_inputs > 0 && takes_blocks(model, layer))
-            a->wants_blocks[layer->inputs[0]] = true;
+        enum nd_wanted wanted = layer->n_inputs > 0 ? wanted_by(model, layer) : ND_WANTED_ANYHOW;
+        if (wanted != ND_WANTED_ANYHOW)
+            a->wanted[layer->inputs[0]] = wanted;
     }
     return ND_OK;
 }
@@ -395,7 +401,7 @@ enum nd_status nd_alternatives_init(struct nd_alternatives *a, const struct nd_m
 void nd_alternatives_deinit(struct nd_alternatives *a)
 {
     ND_FREE_ALL(a->fused_from, a->part_to, a->first_part, a->is_joined, a->parts, a->gated, a->gates, a->forced,
-                a->wants_blocks, a->is_forced_here);
+                a->wanted, a->is_forced_here);
     *a = (struct nd_alternatives){.n_tensors = 0};
 }
 

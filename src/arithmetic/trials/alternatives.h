@@ -38,6 +38,9 @@ struct nd_fused_part {
     size_t next;     /* the next part from the same tensor; SIZE_MAX: none */
 };
 
+/* How a tensor is wanted: in blocks, as a Conv writes them, or not; PERHAPS: seen both ways. */
+enum nd_wanted { ND_WANTED_ANYHOW, ND_WANTED_PERHAPS, ND_WANTED_IN_BLOCKS };
+
 /* Which alternatives the tensors of a model have. */
 struct nd_alternatives {
     size_t n_tensors;
@@ -51,7 +54,7 @@ struct nd_alternatives {
     enum nd_gate *gates; /* [n_edges] what the gate is */
     const struct nd_forced **forced; /* [n_edges] of the operator that made its quantised values, however they
                                         were moved since; NULL: none */
-    bool *wants_blocks;              /* [n_edges] something reads the tensor that wants it in blocks */
+    enum nd_wanted *wanted;          /* [n_edges] by what reads the tensor */
     bool *is_forced_here;            /* [n_edges] and that operator made the tensor itself */
 };
 /* ND_ERR_MEMORY. deinit accepts a zeroed one. */

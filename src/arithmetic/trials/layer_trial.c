@@ -532,7 +532,8 @@ static enum nd_status run_moved(struct nd_layer_trial *trial, const struct nd_ex
     const struct nd_layer_encodings encodings = {.inputs = {&tensor->quant}, .qvalues = {kept}};
     enum nd_status status = ND_OK;
     for (int way = kept != NULL ? -1 : 0; way < LAID_OUT_WAYS && status == ND_OK; way++) {
-        if (given->n == 0 && kept == NULL && (way == 0 || !trial->alternatives->wants_blocks[layer->tensor]))
+        if (given->n == 0 && kept == NULL &&
+            (way == 0 || trial->alternatives->wanted[layer->tensor] == ND_WANTED_ANYHOW))
             continue;
         struct nd_array made = {0};
         bool is_covered = false;
@@ -717,13 +718,14 @@ bool nd_layer_trial_is_uncertain(const struct nd_layer_trial *trial, const struc
     size_t from = own->n_inputs == 1 ? own->inputs[0] : SIZE_MAX;
     const struct nd_model_layer *maker = from != SIZE_MAX ? nd_model_layer_of_tensor(trial->model, from) : NULL;
     bool is_wide = nd_dtype_size_bytes(layer->dtype) > 1,
-         is_number = from != SIZE_MAX && strcmp(own->op_types, "Mul") == 0;
+         is_number = from != SIZE_MAX && ND_IS_ONE_OF(own->op_types, "Div", "Mul", "Sub");
     if (is_number && is_wide && a->gated[from] != SIZE_MAX && a->gates[from] == ND_GATE_GELU)
         return true;
     if (chosen == fused && fused != NULL &&
         (strcmp(own->op_types, "ReduceSum") == 0 || trial->others[ND_ALTERNATIVE_FUSED].is_open[p]))
         return true;
-    bool is_either = bends_or_narrows(own) || (is_number && is_wide) ||
+    bool is_either = bends_or_narrows(own) ||
+                     (is_number && is_wide && a->wanted[layer->tensor] != ND_WANTED_IN_BLOCKS) ||
                      (strcmp(own->op_types, "Clip") == 0 && maker != NULL && nd_layer_narrows(maker));
     if (made != NULL && fused != NULL && is_either && !nd_array_is_same(made, fused))
         return true;

@@ -112,7 +112,8 @@ static double layout_doubt(const struct nd_exact_layer *layer)
     }
     const struct nd_quant *x = call->n_inputs > 0 ? call->inputs[from].quant : NULL, *y = call->out_quant;
     if (x == NULL || x->n != 1 || y->n != 1 || layer->origins[from] != ND_EXACT_FROM_LAYER || !(factor > 0) ||
-        (is_move && x->scale[0] == y->scale[0] && x->zero_point[0] == y->zero_point[0]))
+        (is_move ? x->scale[0] == y->scale[0] && x->zero_point[0] == y->zero_point[0]
+                 : nd_htp_is_rescaled_alike(x, factor, y)))
         return 0;
     /* Twice what the two add before they round down: that share of evenly spread values lies between. */
     return ldexp(1, (int)fmax(nd_htp_floor_log2((double)x->scale[0] * factor / (double)y->scale[0]), 0) - 6);

@@ -95,9 +95,10 @@ bool nd_layer_arithmetics_agree_alone(const struct nd_layer_arithmetic *a, const
 double nd_layer_arithmetic_doubt(const struct nd_layer_arithmetic *arithmetic,
                                  const struct nd_exact_layer *layer, const struct nd_layer_memory *memory);
 
-/* Whether input i of the layer lies in blocks, as a Conv writes them, as far as that is known
+/* In which layout the device has what a layer made, in the order in which it makes them
  * (docs/science/htp-arithmetic.md#layout). */
-bool nd_layer_reads_blocks(const struct nd_exact_layer *layer, const struct nd_layer_memory *memory, size_t i);
+enum nd_htp_layout { ND_HTP_UNKNOWN, ND_HTP_FLAT, ND_HTP_BLOCKED };
+enum nd_htp_layout nd_layer_layout(const struct nd_layer_memory *memory, size_t tensor);
 
 /* Whether the layer reads a calculated second operand that the device makes fit 8 signed bits, by its values,
  * or that arithmetics that agree on its quantised values may make in different ways. */

@@ -210,7 +210,6 @@ bool nd_htp_is_in_blocks(const struct nd_htp_job *job, size_t i);
 /* A Softmax made input i, also where it was moved about since. */
 bool nd_htp_is_share(const struct nd_htp_job *job, size_t i);
 /* In which layout input i of the layer is: those of the graph are flat. */
-enum nd_htp_layout { ND_HTP_UNKNOWN, ND_HTP_FLAT, ND_HTP_BLOCKED };
 enum nd_htp_layout nd_htp_layout_of(const struct nd_layer_memory *memory, const struct nd_exact_layer *layer,
                                     size_t i);
 /* Whether v73 makes the layer, a LeakyRelu or a HardSwish, with the Gemm or MatMul before it, in a way that is
@@ -267,6 +266,8 @@ struct nd_htp_rescaling {
 /* False: scales beyond those of which it is known. */
 bool nd_htp_rescaling_init(struct nd_htp_rescaling *r, enum nd_htp_method method, double scale,
                            double out_scale);
+/* Whether ND_HTP_FIXED and ND_HTP_LAYOUT make the same of every byte, times the factor. */
+bool nd_htp_is_rescaled_alike(const struct nd_quant *x, double factor, const struct nd_quant *y);
 /* Of ND_HTP_HALVES: the float16 of a quantised value less its zero point, in real numbers. */
 double nd_htp_half_of_byte(const struct nd_htp_rescaling *r, double n);
 /* All quantised values with that zero point, times sign (1 or -1), as quantised values of the layer, clipped.

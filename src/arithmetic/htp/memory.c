@@ -7,6 +7,7 @@
 
 #include "arithmetic/htp/htp_internal.h"
 #include "core/memory.h"
+#include "core/tensors/scales.h"
 
 enum { N_ARCHS = ND_HTP_N_ARCHS };
 
@@ -198,7 +199,7 @@ bool nd_htp_is_laid_out(const struct nd_htp_job *job, size_t i)
 
 bool nd_htp_lies_flat(const struct nd_layer_memory *memory, size_t tensor)
 {
-    return note_of(memory, tensor).layout == ND_HTP_FLAT;
+    return nd_layer_layout(memory, tensor) == ND_HTP_FLAT;
 }
 
 bool nd_htp_is_laid_out_tensor(const struct nd_layer_memory *memory, size_t tensor)
@@ -229,9 +230,9 @@ enum nd_htp_layout nd_htp_layout_of(const struct nd_layer_memory *memory, const 
     return note_of_input(memory, layer, i).layout;
 }
 
-bool nd_layer_reads_blocks(const struct nd_exact_layer *layer, const struct nd_layer_memory *memory, size_t i)
+enum nd_htp_layout nd_layer_layout(const struct nd_layer_memory *memory, size_t tensor)
 {
-    return memory != NULL && nd_htp_layout_of(memory, layer, i) == ND_HTP_BLOCKED;
+    return note_of(memory, tensor).layout;
 }
 
 static bool is_one_of(const char *op_type, const char *const names[], size_t n)
@@ -335,6 +336,21 @@ static bool is_greatest_of_planes(const struct nd_exact_layer *layer, const char
     return strcmp(op_type, "ReduceMax") == 0 && !nd_htp_reduces_one_axis(layer, &axis);
 }
 
+/* Along the channels of what lies in the layout of a Conv; in another encoding of 8 bits one of 80 was in
+ * blocks. */
+static bool takes_of_channels(const struct nd_layer_memory *memory, const struct nd_exact_layer *layer,
+                              const char *op_type, bool *is_flat)
+{
+    enum { CHANNELS = 1, RANK = 4 };
+    const struct nd_linear_input *x = &layer->call->inputs[0];
+    int64_t axis;
+    *is_flat = layer->dtype == ND_DTYPE_U16 ||
+               (x->quant != NULL && nd_quant_is_same(x->quant, layer->call->out_quant));
+    return (strcmp(op_type, "ReduceMax") == 0 || strcmp(op_type, "ReduceMin") == 0) &&
+           nd_htp_reduces_one_axis(layer, &axis) && note_of(memory, layer->input_tensors[0]).is_laid_out &&
+           x->values != NULL && x->values->shape.rank == RANK && (axis == CHANNELS || axis == CHANNELS - RANK);
+}
+
 static bool shuffles_channels(const struct nd_exact_layer *layer, const char *op_type)
 {
     char mode[8];
@@ -359,6 +375,9 @@ static enum nd_htp_layout layout_made(const struct nd_layer_memory *memory, cons
         "Pad",       "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum", "Relu", "Sigmoid",
         "Slice",     "Split",     "Sqrt",       "Sub",       "Tanh",      "Tile", "Transpose",
     };
+    bool is_flat;
+    if (takes_of_channels(memory, layer, op_type, &is_flat))
+        return is_flat ? ND_HTP_FLAT : ND_HTP_UNKNOWN;
     if (IS_ONE_OF(op_type, flat) || is_greatest_of_planes(layer, op_type) || shuffles_channels(layer, op_type))
         return ND_HTP_FLAT;
     if (IS_ONE_OF(op_type, blocked))

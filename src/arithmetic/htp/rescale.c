@@ -97,6 +97,20 @@ static double rescale(const struct step *s, double qvalue)
                      s->bounds.high);
 }
 
+bool nd_htp_is_rescaled_alike(const struct nd_quant *x, double factor, const struct nd_quant *y)
+{
+    const struct nd_htp_bounds bounds = {.high = UINT8_MAX};
+    struct nd_htp_rescaling fixed, laid_out;
+    double scale = (double)x->scale[0] * factor, out_scale = (double)y->scale[0];
+    struct step a = {&fixed, (double)x->zero_point[0], 1, (double)y->zero_point[0], bounds}, b = a;
+    bool is = nd_htp_rescaling_init(&fixed, ND_HTP_FIXED, scale, out_scale) &&
+              nd_htp_rescaling_init(&laid_out, ND_HTP_LAYOUT, scale, out_scale);
+    b.r = &laid_out;
+    for (int qvalue = 0; qvalue <= UINT8_MAX && is; qvalue++)
+        is = rescale(&a, qvalue) == rescale(&b, qvalue);
+    return is;
+}
+
 /* Of bytes each is worked out once. False: there are others, and nothing was done. */
 static bool rescale_bytes(const struct step *s, double *x, size_t n)
 {

@@ -112,11 +112,12 @@ enum nd_status nd_htp_table(const struct nd_htp_job *job, struct nd_error *err)
         struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
         float inverse = 1 / job->call->out_quant->scale[0];
         float zero = (float)job->call->out_quant->zero_point[0];
+        const char *op_type = nd_htp_op_type(job->layer);
         double table[N_ENTRIES];
         for (size_t qvalue = 0; qvalue < N_ENTRIES; qvalue++) {
             float steps = (float)values.x[qvalue] * inverse; /* on its own: two roundings, not one */
             double y = (double)rintf(steps + zero);
-            double of_nan = is_power(job) ? bounds.high : (double)zero;
+            double of_nan = strcmp(op_type, "Log") == 0 ? bounds.low : bounds.high;
             table[qvalue] = isnan(y) ? of_nan : fmin(fmax(y, bounds.low), bounds.high);
         }
         for (size_t i = 0; i < x->n; i++)

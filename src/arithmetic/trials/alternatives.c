@@ -157,23 +157,27 @@ static bool keeps_encoding(const struct nd_model *model, const struct nd_model_l
                                                    &nd_model_tensor(model, tensor)->quant);
 }
 
-static bool starts_at_zero(const struct nd_quant *quant)
+bool nd_starts_at_least(const struct nd_tensor *tensor)
 {
-    return quant->n == 1 && quant->zero_point[0] == 0;
+    double low, high;
+    if (tensor->quant.n != 1 || !nd_dtype_is_of_qvalues(tensor->dtype))
+        return false;
+    nd_qvalue_range(tensor->dtype, &low, &high);
+    return (double)tensor->quant.zero_point[0] == low;
 }
 
 /* Whether the maker of an input of a Concat may make it with the encoding of the Concat: not what the provider
- * takes for the output of a Relu, its zero point being 0 and that of the Concat another, and not what only
- * moves quantised values or takes the greatest. */
+ * takes for the output of a Relu, its zero point being the least quantised value and that of the Concat
+ * another, and not what only moves quantised values or takes the greatest. */
 static bool is_maker(const struct nd_model *model, size_t tensor, size_t to)
 {
     const struct nd_model_layer *maker = nd_model_layer_of_tensor(model, tensor);
-    const struct nd_quant *quant = &nd_model_tensor(model, tensor)->quant;
-    bool is_apart = starts_at_zero(quant) && (!starts_at_zero(&nd_model_tensor(model, to)->quant) ||
-                                              (maker != NULL && nd_layer_carries(maker)));
-    return maker != NULL && quant->n == 1 && !is_apart &&
+    const struct nd_tensor *made = nd_model_tensor(model, tensor);
+    bool is_apart = nd_starts_at_least(made) && (!nd_starts_at_least(nd_model_tensor(model, to)) ||
+                                                 (maker != NULL && nd_layer_carries(maker)));
+    return maker != NULL && made->quant.n == 1 && !is_apart &&
            !ND_IS_ONE_OF(maker->op_types, "Concat", "Expand", "Gather", "Identity", "MaxPool", "Pad",
-                         "SpaceToDepth", "Split", "Tile");
+                         "ReduceMax", "ReduceMin", "SpaceToDepth", "Split", "Tile");
 }
 
 const struct nd_quant *nd_divided_from(const struct nd_model *model, size_t tensor)
@@ -325,15 +329,20 @@ static void find_parts(struct nd_alternatives *a, const struct nd_model *model,
     }
 }
 
-/* Whether the layer wants its first input in blocks (docs/science/htp-arithmetic.md#numbers); a MatMul not of
- * few rows: 37 and 65 were in blocks, 16 and 20 flat. */
-static bool takes_blocks(const struct nd_model *model, const struct nd_model_layer *layer)
+/* How the layer wants its first input (docs/science/htp-arithmetic.md#numbers): a MatMul of two tensors flat
+ * where it can be cut into rows by eight, or into few by four; a single matrix of 16 rows and more in blocks.
+ */
+static enum nd_wanted wanted_by(const struct nd_model *model, const struct nd_model_layer *layer)
 {
-    enum { FEW_ROWS = 32 };
+    enum { BY = 8, HALF = 4, FEW_ROWS = 32 };
     const struct nd_shape *shape = &nd_model_tensor(model, layer->inputs[0])->shape;
-    bool has_few = shape->rank > 1 && shape->dims[shape->rank - 2] <= FEW_ROWS;
-    return ND_IS_ONE_OF(layer->op_types, "Concat", "LayerNormalization", "LeakyRelu") ||
-           (strcmp(layer->op_types, "MatMul") == 0 && !has_few);
+    if (strcmp(layer->op_types, "MatMul") != 0)
+        return ND_IS_ONE_OF(layer->op_types, "Concat", "LayerNormalization", "LeakyRelu") ? ND_WANTED_PERHAPS
+                                                                                          : ND_WANTED_ANYHOW;
+    int64_t rows = shape->rank > 1 ? shape->dims[shape->rank - 2] : 1,
+            n = shape->rank > 2 ? shape->dims[shape->rank - 3] : 1;
+    bool is_flat = rows % BY == 0 ? n > 1 || rows == BY : rows % HALF == 0 && rows < FEW_ROWS;
+    return layer->n_inputs > 1 && is_flat ? ND_WANTED_ANYHOW : ND_WANTED_IN_BLOCKS;
 }
 
 static size_t count_parts(const struct nd_model *model)
@@ -364,12 +373,12 @@ enum nd_status nd_alternatives_init(struct nd_alternatives *a, const struct nd_m
                                   .parts = nd_calloc(count_parts(model), sizeof *a->parts),
                                   .gated = nd_calloc(n, sizeof *a->gated),
                                   .gates = nd_calloc(n, sizeof *a->gates),
-                                  .wants_blocks = nd_calloc(n, sizeof *a->wants_blocks),
+                                  .wanted = nd_calloc(n, sizeof *a->wanted),
                                   .is_forced_here = nd_calloc(n, sizeof *a->is_forced_here),
                                   .forced = nd_calloc(n, sizeof *a->forced)};
     if (a->fused_from == NULL || a->part_to == NULL || a->first_part == NULL || a->is_joined == NULL ||
-        a->parts == NULL || a->gated == NULL || a->gates == NULL || a->forced == NULL ||
-        a->wants_blocks == NULL || a->is_forced_here == NULL)
+        a->parts == NULL || a->gated == NULL || a->gates == NULL || a->forced == NULL || a->wanted == NULL ||
+        a->is_forced_here == NULL)
         return nd_fail_memory(err);
     for (size_t e = 0; e < n; e++) {
         a->fused_from[e] = a->part_to[e] = a->first_part[e] = a->gated[e] = SIZE_MAX;
@@ -382,8 +391,9 @@ enum nd_status nd_alternatives_init(struct nd_alternatives *a, const struct nd_m
         const struct nd_model_layer *layer = nd_model_layer(model, u);
         find_parts(a, model, layer);
         find_gate(a, model, layer);
-        if (layer->n_inputs > 0 && takes_blocks(model, layer))
-            a->wants_blocks[layer->inputs[0]] = true;
+        enum nd_wanted wanted = layer->n_inputs > 0 ? wanted_by(model, layer) : ND_WANTED_ANYHOW;
+        if (wanted != ND_WANTED_ANYHOW)
+            a->wanted[layer->inputs[0]] = wanted;
     }
     return ND_OK;
 }
@@ -391,7 +401,7 @@ enum nd_status nd_alternatives_init(struct nd_alternatives *a, const struct nd_m
 void nd_alternatives_deinit(struct nd_alternatives *a)
 {
     ND_FREE_ALL(a->fused_from, a->part_to, a->first_part, a->is_joined, a->parts, a->gated, a->gates, a->forced,
-                a->wants_blocks, a->is_forced_here);
+                a->wanted, a->is_forced_here);
     *a = (struct nd_alternatives){.n_tensors = 0};
 }
 

@@ -38,6 +38,9 @@ struct nd_fused_part {
     size_t next;     /* the next part from the same tensor; SIZE_MAX: none */
 };
 
+/* How a tensor is wanted: in blocks, as a Conv writes them, or not; PERHAPS: seen both ways. */
+enum nd_wanted { ND_WANTED_ANYHOW, ND_WANTED_PERHAPS, ND_WANTED_IN_BLOCKS };
+
 /* Which alternatives the tensors of a model have. */
 struct nd_alternatives {
     size_t n_tensors;
@@ -51,7 +54,7 @@ struct nd_alternatives {
     enum nd_gate *gates; /* [n_edges] what the gate is */
     const struct nd_forced **forced; /* [n_edges] of the operator that made its quantised values, however they
                                         were moved since; NULL: none */
-    bool *wants_blocks;              /* [n_edges] something reads the tensor that wants it in blocks */
+    enum nd_wanted *wanted;          /* [n_edges] by what reads the tensor */
     bool *is_forced_here;            /* [n_edges] and that operator made the tensor itself */
 };
 /* ND_ERR_MEMORY. deinit accepts a zeroed one. */
@@ -65,6 +68,9 @@ size_t nd_fused_part_of(const struct nd_alternatives *alternatives, size_t from,
 /* The encoding of what a Split divides, where that of its part, the tensor, is another: a Concat takes the part
  * from there. NULL: it is no such part. */
 const struct nd_quant *nd_divided_from(const struct nd_model *model, size_t tensor);
+
+/* Whether the one zero point of the tensor is its least quantised value, as of the output of a Relu. */
+bool nd_starts_at_least(const struct nd_tensor *tensor);
 
 /* Whether every operator of the layer, joined by '+', is one of these, and the first one of the first n_first.
  */

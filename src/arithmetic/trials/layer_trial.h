@@ -35,7 +35,7 @@ struct nd_layer_made {
     size_t alike[ND_MAX_LAYER_ARITHMETICS]; /* of a part: the arithmetic whose quantised values are those of
                                                this one, too */
     bool is_open[ND_MAX_LAYER_ARITHMETICS]; /* of a part: made with the layer after it in a way that is not
-                                               known */
+                                               known; of a Concat: of two ways to rescale, which differ */
     uint64_t conditions;                    /* of the layer that made them */
     bool wraps;                             /* see nd_layer_encodings */
 };

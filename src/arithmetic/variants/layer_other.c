@@ -164,12 +164,13 @@ enum nd_status nd_layer_run_with(const struct nd_layer_arithmetic *arithmetic,
     }
     call.inputs = inputs;
     other.call = &call;
+    other.tensor = SIZE_MAX;
     if (encodings->output != NULL) {
         call.out_quant = encodings->output;
         other.dtype = encodings->dtype;
     }
     if (encodings->after == ND_LAYER_AFTER_NONE)
-        return nd_layer_arithmetic_run(arithmetic, &other, NULL, qvalues, is_covered, err);
+        return nd_layer_arithmetic_run(arithmetic, &other, encodings->memory, qvalues, is_covered, err);
     ND_CLEANUP(nd_htp_unsigned_deinit) struct nd_htp_unsigned room = {0};
     const struct nd_exact_layer *seen = nd_htp_as_unsigned(&other, &room);
     ND_TRY_MEMORY(seen != NULL, err);

@@ -12,10 +12,11 @@ struct nd_layer_encodings {
     const struct nd_array
         *qvalues[ND_LAYER_MAX_INPUTS]; /* of an input, in the place of what it has; NULL: its own */
     const struct nd_quant *output;
-    enum nd_dtype dtype;       /* of the output, where that is given */
-    enum nd_layer_after after; /* made with the layer */
-    double slope;              /* of it, below zero; of a Relu 0 */
-    double *slopes;            /* of a PRelu or Mul, one for each column or channel, owned; else NULL */
+    struct nd_layer_memory *memory; /* nullable: of what the layer reads; nothing is noted of what it makes */
+    enum nd_dtype dtype;            /* of the output, where that is given */
+    enum nd_layer_after after;      /* made with the layer */
+    double slope;                   /* of it, below zero; of a Relu 0 */
+    double *slopes;                 /* of a PRelu or Mul, one for each column or channel, owned; else NULL */
     size_t n_slopes;
     double epsilon;  /* of ND_LAYER_AFTER_NORM */
     double *offsets; /* of an Add behind the Mul, as many, owned; else NULL */

@@ -134,6 +134,10 @@ static void what_layers_made_is_rescaled_in_doubt(void **state)
     assert_true(doubt_of(&a) == 0); /* a tensor */
     a.values[1].n = 1;
     a.values[1].x[0] = 3;
+    assert_true(doubt_of(&a) == 0); /* by 1.5: no value is next to a half */
+    a.values[1].x[0] = 2;
+    assert_true(doubt_of(&a) == 0); /* the same encoding */
+    a.scales[0] = 0.494F;           /* 1 lies between the two */
     assert_true(doubt_of(&a) > 0);
     a.values[1].n = 4;
     assert_true(is_covered(&a));

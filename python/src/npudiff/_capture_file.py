@@ -46,6 +46,19 @@ def _array(dataset, rows):
     return data
 
 
+def dequantised(data, of):
+    """Quantised values, [samples, ...], of what has scale, zero_point and axis, as real numbers in float64."""
+    if of.scale is None:
+        return data.astype(np.float64)
+    shape = [1] * data.ndim
+    if of.axis is not None:
+        shape[1 + of.axis] = len(of.scale)
+    else:
+        shape = shape[:0]
+    scale, zero_point = (a.reshape(shape or (1,)) for a in (of.scale.astype(np.float64), of.zero_point))
+    return scale * (data.astype(np.float64) - zero_point)
+
+
 @dataclasses.dataclass(frozen=True)
 class Edge:
     """A tensor that was recorded. shape is that of one sample, None when it never became known; scale and zero_point
@@ -162,16 +175,7 @@ class CaptureFile:
 
     def values(self, edge, probe=None, samples=slice(None)):
         """The same as real numbers: scale * (quantised value - zero point), in float64."""
-        data, of = self.outputs(edge, probe, samples), self.edges[edge]
-        if of.scale is None:
-            return data.astype(np.float64)
-        shape = [1] * data.ndim
-        if of.axis is not None:
-            shape[1 + of.axis] = len(of.scale)
-        else:
-            shape = shape[:0]
-        scale, zero_point = (a.reshape(shape or (1,)) for a in (of.scale.astype(np.float64), of.zero_point))
-        return scale * (data.astype(np.float64) - zero_point)
+        return dequantised(self.outputs(edge, probe, samples), self.edges[edge])
 
     def to_xarray(self, probe=None, samples=slice(None)):
         """The real numbers of all tensors of a probe as an xarray.Dataset: dimensions "sample" and "TENSOR_0" on, the

@@ -57,8 +57,10 @@ _FUNCTIONS = {
 
 
 def _candidates():
-    """The library that belongs to the command: in this package, of an installation, of a build folder; else the
-    system's."""
+    """$NPUDIFF_LIBRARY; else the library that belongs to the command: in this package, of an installation, of a build
+    folder; else the system's."""
+    if os.environ.get("NPUDIFF_LIBRARY"):
+        yield pathlib.Path(os.environ["NPUDIFF_LIBRARY"])
     try:
         folder = pathlib.Path(_command.command_path()).resolve().parent
         yield from (folder.parent / place / _SONAME for place in ("lib", ".", f"lib/{os.uname().machine}-linux-gnu", "lib64"))

@@ -25,7 +25,7 @@ def digits(n=None):
         return file["image"][:n], file["labels"][:n]
 
 
-def quantised(path, body, shapes):
+def quantised(path, body, shapes, outputs=(("y", ow.FLOAT),)):
     """A uint8 model with an input and an output of each shape; body: its nodes between x0.dq, x1.dq, ... and sum."""
     constants = {"s": np.float32(2 ** -5), "z": np.uint8(128)}
     names = [f"x{i}" for i in range(len(shapes))]
@@ -33,7 +33,7 @@ def quantised(path, body, shapes):
                                            ow.node("DequantizeLinear", [name + ".q", "s", "z"], [name + ".dq"]))]
     nodes += body + [ow.node("QuantizeLinear", ["sum", "s", "z"], ["y.q"]), ow.node("DequantizeLinear", ["y.q", "s", "z"], ["y"])]
     infos = [ow.value_info(name, ow.FLOAT, shape) for name, shape in zip(names, shapes)]
-    path.write_bytes(ow.model(nodes, infos, [ow.value_info("y", ow.FLOAT, shapes[0])], constants))
+    path.write_bytes(ow.model(nodes, infos, [ow.value_info(name, kind, shapes[0]) for name, kind in outputs], constants))
     return path
 
 
@@ -147,6 +147,19 @@ class Arrays(Scratch):
             twin.run({"x0": a, "x1": b[:2]})
         with self.assertRaisesRegex(ValueError, "give a dict"):
             twin.run(a)
+
+    def test_several_outputs_of_one_tensor(self):
+        """As floats, and as quantised values: both are given, and say the same."""
+        model = quantised(self.folder / "two.onnx", [ow.node("Relu", ["x0.dq"], ["sum"])], [(1, 6)],
+                          [("y", ow.FLOAT), ("y.q", ow.U8)])
+        twin = npudiff.Twin(model, "gen3")
+        self.assertEqual({name: value.dtype.name for name, value in twin.outputs.items()}, {"y": "float32", "y.q": "uint8"})
+        made = twin.run(np.float32([[-1, 0, 0.5, 1, 2, 3]]))
+        self.assertEqual(made["y.q"].ravel().tolist(), [128, 128, 144, 160, 192, 224])
+        np.testing.assert_array_equal(made["y"], (made["y.q"].astype(np.float32) - 128) / 32)
+        with self.assertRaisesRegex(ValueError, "which output"):
+            twin.accuracy(np.zeros((2, 6), np.float32), [0, 0])
+        self.assertEqual(twin.accuracy(np.eye(6, dtype=np.float32), range(6), output="y.q").right, 6)
 
     def test_accuracy_has_an_interval(self):
         images, labels = digits()

@@ -63,6 +63,28 @@ class Bits(Scratch):
                             read = capture.values(name, "uniform").astype(np.float32) if is_float else capture.outputs(name, "uniform")
                             np.testing.assert_array_equal(made[name], read)
 
+    def test_what_nobody_looks_at_is_one_operation(self):
+        """A Relu with a quantiser of its own behind a Conv: other values where the Conv is looked at, as of a capture."""
+        rng = np.random.default_rng(3)
+        constants = {"w": rng.integers(-127, 128, (8, 4, 1, 1)).astype(np.int8), "ws": np.float32(0.01), "wz": np.int8(0),
+                     "t": np.float32(0.05), "r": np.float32(0.011), "q": np.uint8(0), "s": np.float32(2 ** -5), "z": np.uint8(128)}
+        def requantised(name, scale, zero):
+            return [ow.node("QuantizeLinear", [name, scale, zero], [name + ".q"]),
+                    ow.node("DequantizeLinear", [name + ".q", scale, zero], ["y" if name == "relu" else name + ".dq"])]
+        nodes = [*requantised("x", "s", "z"), ow.node("DequantizeLinear", ["w", "ws", "wz"], ["w.dq"]),
+                 ow.node("Conv", ["x.dq", "w.dq"], ["conv"], kernel_shape=[1, 1]), *requantised("conv", "t", "z"),
+                 ow.node("Relu", ["conv.dq"], ["relu"]), *requantised("relu", "r", "q")]
+        model = self.folder / "relu.onnx"
+        model.write_bytes(ow.model(nodes, [ow.value_info("x", ow.FLOAT, (1, 4, 8, 8))], [ow.value_info("y", ow.FLOAT, (1, 8, 8, 8))],
+                                   constants))
+        twin, made = npudiff.Twin(model, "gen3"), {}
+        for which, tensors in (("outputs", ["y"]), ("all", "all")):
+            captured = npudiff.capture(model, ["twin:gen3"], ["uniform:2"], self.folder / f"{which}.h5", tensors=which)[0]
+            with npudiff.load(captured) as capture:
+                made[which] = twin.run(capture.inputs("uniform"), tensors=tensors)["y"]
+                np.testing.assert_array_equal(made[which], capture.outputs("y", "uniform"))
+        self.assertGreater((made["outputs"] != made["all"]).mean(), 0.1)
+
     def test_bits_are_those_of_the_simulator(self):
         """Qualcomm's own, with all tensors and with outputs alone."""
         images, _ = digits(40)

@@ -4,6 +4,7 @@ import gc
 import importlib.util
 import os
 import pathlib
+import subprocess
 import sys
 import threading
 
@@ -231,6 +232,13 @@ class Unknown(Scratch):
         model = quantised(self.folder / "r.onnx", [ow.node("Relu", ["x0.dq"], ["sum"])], [(1, 4)])
         made = npudiff.Twin(model, "gen3").run(np.float32([[np.nan, np.inf, -np.inf, 1]]), tensors="all")
         self.assertEqual(made["x0"].ravel().tolist(), [0, 255, 0, 160])
+
+    def test_numpy_is_all_it_needs(self):
+        code = ("import sys; sys.modules['h5py'] = None; import npudiff, numpy\n"
+                f"print(npudiff.Twin({str(CNN)!r}, 'gen3').run(numpy.zeros((2, 1, 8, 8), 'f4'))['logits'].shape)")
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
+                              env={**os.environ, "PYTHONPATH": os.pathsep.join([*SOURCE, os.environ.get("PYTHONPATH", "")])})
+        self.assertEqual(done.stdout, "(2, 10)\n", done.stderr)
 
     def test_a_library_of_another_version_is_refused(self):
         spec = importlib.util.find_spec("npudiff._library")

@@ -3,7 +3,6 @@ import collections.abc
 import dataclasses
 import os
 
-import h5py
 import numpy as np
 
 FORMAT = 1 # the newest that this module reads
@@ -100,6 +99,7 @@ class CaptureFile:
     """An open capture. Arrays are read when they are asked for. Close it, or use it in a `with`."""
 
     def __init__(self, path):
+        import h5py # what opens no capture, such as a Twin, does without
         self.path = os.fspath(path)
         self._file = h5py.File(self.path, "r")
         try:

@@ -28,15 +28,19 @@ def images(n):
         return file["image"][:n]
 
 
-def linear(path, weight):
-    """A uint8 MatMul by that weight, whose quantised values are steps of 1/64."""
+def linear(path, weight, with_relu=False):
+    """A uint8 MatMul by that weight, whose quantised values are steps of 1/64; with a Relu of it, a second output."""
     constants = {"s": np.float32(2 ** -5), "z": np.uint8(128), "ws": np.float32(2 ** -6), "wz": np.int8(0),
                  "w": np.clip(np.rint(weight * 64), -127, 127).astype(np.int8)}
     nodes = [ow.node("QuantizeLinear", ["x", "s", "z"], ["x.q"]), ow.node("DequantizeLinear", ["x.q", "s", "z"], ["x.dq"]),
              ow.node("DequantizeLinear", ["w", "ws", "wz"], ["w.dq"]), ow.node("MatMul", ["x.dq", "w.dq"], ["m"]),
              ow.node("QuantizeLinear", ["m", "s", "z"], ["y.q"]), ow.node("DequantizeLinear", ["y.q", "s", "z"], ["y"])]
+    if with_relu:
+        nodes += [ow.node("Relu", ["y"], ["r"]), ow.node("QuantizeLinear", ["r", "s", "z"], ["z.q"]),
+                  ow.node("DequantizeLinear", ["z.q", "s", "z"], ["relu"])]
     path.write_bytes(ow.model(nodes, [ow.value_info("x", ow.FLOAT, (1, weight.shape[0]))],
-                              [ow.value_info("y", ow.FLOAT, (1, weight.shape[1]))], constants))
+                              [ow.value_info(name, ow.FLOAT, (1, weight.shape[1])) for name in (["y", "relu"] if with_relu else ["y"])],
+                              constants))
     return path
 
 
@@ -120,6 +124,25 @@ class Simulate(Scratch):
             optimiser.step()
         self.assertGreater(losses[0], 0.1)
         self.assertLess(losses[-1], 0.01)
+
+    def test_several_outputs(self):
+        """A tuple in the order of the model, a dict where the module gives one; each with its own gradient."""
+        for is_dict in (False, True):
+            class Two(Linear):
+                def forward(self, x):
+                    y = super().forward(x)
+                    return {"relu": y.relu(), "y": y} if is_dict else (y, y.relu())
+
+            module, x = Two(), torch.tensor([[1.0, -0.5, 0.25, 2.0]])
+            path = linear(self.folder / "m.onnx", module.weight.detach().numpy(), with_relu=True)
+            bits, made = npudiff.Twin(path, "gen3").run(x.numpy()), npudiff.torch.simulate(path, "gen3", module)(x)
+            self.assertEqual(type(made), dict if is_dict else tuple)
+            for i, name in enumerate(("y", "relu")):
+                one, own = (made[name], module(x)[name]) if is_dict else (made[i], module(x)[i])
+                np.testing.assert_array_equal(one.detach().numpy(), bits[name])
+                found, = torch.autograd.grad(one.sum(), module.weight, retain_graph=True)
+                expected, = torch.autograd.grad(own.sum(), module.weight)
+                self.assertTrue(torch.equal(found, expected))
 
     def test_what_does_not_fit_is_an_error(self):
         x, module = torch.ones(2, 4), Linear()

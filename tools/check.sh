@@ -10,6 +10,7 @@
 #   threads    unit tests and the commands under the thread sanitizer
 #   valgrind   unit tests under valgrind
 #   neon       the kernels of aarch64 match their definition, under qemu
+#   arm64      the library compiles for 64-bit Arm Linux, and its twins give there, under qemu, the bits of x86-64
 #   locale     unit tests in a locale with decimal commas
 #   format     clang-format changes nothing
 # Every check runs, also after one that failed; the last line says which failed. CI runs 'ci': layers headers symbols clang
@@ -97,7 +98,7 @@ check_threads() {
 }
 
 unit_threads() {
-    suites="parallel store capture capture_write view chunk spool compare compare_engine compare_fleet report" run_suite build-threads "" -Db_sanitize=thread -Db_lundef=false
+    suites="parallel twin_model store capture capture_write view chunk spool compare compare_engine compare_fleet report" run_suite build-threads "" -Db_sanitize=thread -Db_lundef=false
 }
 # What a user does, on devices that npudiff computes by itself: 0 and 1 are answers.
 command_threads() {
@@ -152,6 +153,22 @@ check_neon() {
     return $status
 }
 
+# The Python and the libraries are Debian's for that machine; the command, with which the twin is held against captures, is ours
+# for this one, as what an emulated program starts is not emulated.
+check_arm64() {
+    need aarch64-linux-gnu-gcc
+    need qemu-aarch64
+    tools/build >/dev/null
+    root=$(tools/arm64_root whole)
+    configure build-arm64 -Dtests=disabled --buildtype=release --cross-file cross/aarch64-linux.ini --cross-file "$root.ini"
+    library=src/libnpudiff.so.$(sed -n "s/^  version: '\(.*\)',/\1/p" meson.build)
+    ninja -C build-arm64 --quiet "$library"
+    libraries=$root/usr/lib/aarch64-linux-gnu
+    NPUDIFF=$PWD/build/src/cli/npudiff NPUDIFF_LIBRARY=$PWD/build-arm64/$library PYTHONDONTWRITEBYTECODE=1 \
+        qemu-aarch64 -cpu neoverse-n1 -L "$root" -E "LD_LIBRARY_PATH=$libraries/blas:$libraries/lapack" \
+        "$root"/usr/bin/python3 tests/library/test_python_twin.py
+}
+
 check_locale() {
     locale -a | grep -qi '^de_DE.utf-\?8$' || { echo "check: the locale de_DE.UTF-8 is needed" >&2; exit 2; }
     tools/build >/dev/null
@@ -162,7 +179,7 @@ check_format() {
     git ls-files '*.c' '*.h' | xargs clang-format --dry-run -Werror
 }
 
-all="layers headers symbols agent android clang sanitize threads valgrind neon locale format"
+all="layers headers symbols agent android clang sanitize threads valgrind neon arm64 locale format"
 if [ "${1:-}" = --one ]; then
     "check_$2"
     exit

@@ -8,11 +8,11 @@
  *     compare.h    compares them
  *     report.h     writes the comparison as text or JSON
  *
- * To make captures: model.h (ONNX models), probe.h (inputs), device.h (devices, and nd_capture_run). To go
- * further: explain.h (where a difference is made, and whether it is a fault), placement.h, latency.h and
- * config.h (what a capture says beside its tensors), judge.h (accepted captures, campaigns), campaign.h (their
- * tasks), reduce.h, prepare.h, import.h, encodings.h, logs.h. All stand on status.h (errors), error_ids.h,
- * tensor.h (types and shapes) and parse.h.
+ * To make captures: model.h (ONNX models), probe.h (inputs), device.h (devices, and nd_capture_run). To
+ * compute what a chip gives in this process: twin.h. To go further: explain.h (where a difference is made, and
+ * whether it is a fault), placement.h, latency.h and config.h (what a capture says beside its tensors), judge.h
+ * (accepted captures, campaigns), campaign.h (their tasks), reduce.h, prepare.h, import.h, encodings.h, logs.h.
+ * All stand on status.h (errors), error_ids.h, tensor.h (types and shapes) and parse.h.
  *
  * Errors. A function that can fail returns `enum nd_status` and takes a `struct nd_error *` as its last
  * argument (status.h). The library never prints, and nothing in a file, of a device or of the system makes it
@@ -99,6 +99,7 @@
 #include "npudiff/core/status.h"
 #include "npudiff/core/tensor.h"
 #include "npudiff/devices/device.h"
+#include "npudiff/devices/twin.h"
 #include "npudiff/explain/audit.h"
 #include "npudiff/explain/explain.h"
 #include "npudiff/improve/align.h"

@@ -309,20 +309,24 @@ static enum nd_status choose_tensors(struct nd_capture_job *capture, struct nd_e
     return ND_OK;
 }
 
-/* What is evaluated here hands out its floats as it computed them. float64 is for float models, the others for
- * quantised ones. */
+enum nd_status nd_device_suits_model(const struct nd_device *device, const struct nd_model *model,
+                                     struct nd_error *err)
+{
+    bool is_quantised = nd_model_n_layers(model) > 0;
+    if (!nd_device_is_evaluated(device->kind) || is_quantised == (device->kind != ND_DEVICE_FLOAT64))
+        return ND_OK;
+    return nd_fail(err, ND_E_DEVICE_UNKNOWN, nd_model_path(model),
+                   "device '%s' is for %s models, and '%s' is %s", device->label,
+                   is_quantised ? "float" : "quantised", nd_model_path(model),
+                   is_quantised ? "quantised" : "not");
+}
+
+/* References hand out their floats as they computed them. */
 static enum nd_status suit_evaluated(struct nd_capture_job *capture, struct nd_error *err)
 {
     enum nd_device_kind kind = capture->device->kind;
-    if (!nd_device_is_evaluated(kind))
-        return ND_OK;
-    bool is_quantised = nd_model_n_layers(capture->model) > 0;
-    if (is_quantised != (kind != ND_DEVICE_FLOAT64))
-        return nd_fail(err, ND_E_DEVICE_UNKNOWN, nd_model_path(capture->model),
-                       "device '%s' is for %s models, and '%s' is %s", capture->device->label,
-                       is_quantised ? "float" : "quantised", nd_model_path(capture->model),
-                       is_quantised ? "quantised" : "not");
-    for (size_t e = 0; e < capture->n_tensors && kind != ND_DEVICE_TWIN; e++)
+    ND_TRY(nd_device_suits_model(capture->device, capture->model, err));
+    for (size_t e = 0; e < capture->n_tensors && nd_device_is_evaluated(kind) && kind != ND_DEVICE_TWIN; e++)
         if (nd_dtype_is_float(capture->tensors[e].dtype))
             capture->tensors[e].dtype = ND_DTYPE_F64;
     return ND_OK;

@@ -153,6 +153,10 @@ size_t nd_capture_job_n_samples(const struct nd_capture_job *capture);
 /* Devices: their options, and what of one on another machine can be said only when the machine has been asked.
  */
 
+/* ND_E_DEVICE_UNKNOWN: float64 is for float models, and what else is evaluated here for quantised ones. */
+enum nd_status nd_device_suits_model(const struct nd_device *device, const struct nd_model *model,
+                                     struct nd_error *err);
+
 /* A device on another machine as it can be run there: with the runtime of the machine's ABI (of way
  * ND_REMOTE_QNN_NET_RUN that of this machine, which prepares the model), the chipset, the provider's options
  * and the URI that follow; a copy. libraries are paths on this machine. ND_E_DEVICE_CONNECT: the machine is not

@@ -3,7 +3,6 @@ import collections.abc
 import dataclasses
 import os
 
-import h5py
 import numpy as np
 
 FORMAT = 1 # the newest that this module reads
@@ -44,6 +43,19 @@ def _array(dataset, rows):
             raise TypeError(f"'{dataset.name}' is {named}, which needs the package ml_dtypes") from None
         return data.view(getattr(ml_dtypes, _BITS[named]))
     return data
+
+
+def dequantised(data, of):
+    """Quantised values, [samples, ...], of what has scale, zero_point and axis, as real numbers in float64."""
+    if of.scale is None:
+        return data.astype(np.float64)
+    shape = [1] * data.ndim
+    if of.axis is not None:
+        shape[1 + of.axis] = len(of.scale)
+    else:
+        shape = shape[:0]
+    scale, zero_point = (a.reshape(shape or (1,)) for a in (of.scale.astype(np.float64), of.zero_point))
+    return scale * (data.astype(np.float64) - zero_point)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,6 +99,7 @@ class CaptureFile:
     """An open capture. Arrays are read when they are asked for. Close it, or use it in a `with`."""
 
     def __init__(self, path):
+        import h5py # what opens no capture, such as a Twin, does without
         self.path = os.fspath(path)
         self._file = h5py.File(self.path, "r")
         try:
@@ -162,16 +175,7 @@ class CaptureFile:
 
     def values(self, edge, probe=None, samples=slice(None)):
         """The same as real numbers: scale * (quantised value - zero point), in float64."""
-        data, of = self.outputs(edge, probe, samples), self.edges[edge]
-        if of.scale is None:
-            return data.astype(np.float64)
-        shape = [1] * data.ndim
-        if of.axis is not None:
-            shape[1 + of.axis] = len(of.scale)
-        else:
-            shape = shape[:0]
-        scale, zero_point = (a.reshape(shape or (1,)) for a in (of.scale.astype(np.float64), of.zero_point))
-        return scale * (data.astype(np.float64) - zero_point)
+        return dequantised(self.outputs(edge, probe, samples), self.edges[edge])
 
     def to_xarray(self, probe=None, samples=slice(None)):
         """The real numbers of all tensors of a probe as an xarray.Dataset: dimensions "sample" and "TENSOR_0" on, the

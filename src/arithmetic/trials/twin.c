@@ -56,10 +56,16 @@ bool nd_twin_chip_of(const char *arch, const char *sdk, struct nd_twin_chip *out
 
 /* ---- marks ---- */
 
+void nd_twin_mark_merge(const struct nd_twin_mark *from, struct nd_twin_mark *to)
+{
+    if (to->why == NULL || (from->why != NULL && strcmp(from->why, to->why) < 0))
+        to->why = from->why;
+    to->is_behind |= from->is_behind;
+}
+
 static void mark(struct nd_twin *twin, size_t tensor, const char *why)
 {
-    if (twin->marks[tensor].why == NULL)
-        twin->marks[tensor].why = why;
+    nd_twin_mark_merge(&(struct nd_twin_mark){.why = why}, &twin->marks[tensor]);
 }
 
 /* Whether the layer only chooses, or moves, quantised values: exactly the same on every device. */
@@ -212,6 +218,21 @@ enum nd_status nd_twin_run(struct nd_twin *twin, const struct nd_array *inputs, 
 const struct nd_twin_mark *nd_twin_marks(const struct nd_twin *twin)
 {
     return twin->marks;
+}
+
+enum nd_status nd_twin_refuse_unknown(const struct nd_twin *twin, const char *const *names,
+                                      struct nd_error *err)
+{
+    size_t e = 0, n = nd_model_n_tensors(twin->model);
+    while (e < n && twin->marks[e].why == NULL)
+        e++;
+    if (e == n)
+        return ND_OK;
+    const struct nd_tensor *tensor = nd_model_tensor(twin->model, e);
+    const char *name = names != NULL ? names[e] : tensor->name;
+    return nd_fail(err, ND_E_EXACT_OPERATOR, name,
+                   "the twin does not know '%s' (%s), and strict=1 was asked for: %s", name, tensor->op_types,
+                   twin->marks[e].why);
 }
 
 void nd_twin_destroy(struct nd_twin **twin)

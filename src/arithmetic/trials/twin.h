@@ -10,6 +10,7 @@
 
 #include "arithmetic/exact/eval_graph.h"
 #include "arithmetic/htp/htp.h"
+#include "npudiff/arithmetic/twin_mark.h"
 
 struct nd_twin_chip {
     const struct nd_layer_arithmetic *arithmetic; /* one of nd_layer_arithmetics */
@@ -20,11 +21,9 @@ struct nd_twin_chip {
 /* arch: "v75"; sdk: "2.48" or "2.48.40", from 2.47 on. False: their arithmetic is not known. */
 bool nd_twin_chip_of(const char *arch, const char *sdk, struct nd_twin_chip *out);
 
-/* What is not known of a tensor, in any run so far. */
-struct nd_twin_mark {
-    const char *why; /* it was rounded exactly, or is not certain; static. NULL: neither */
-    bool is_behind;  /* it follows from a tensor that is not known */
-};
+/* Adds what other samples found of the same tensor. Of several reasons the first in the alphabet stays, so that
+ * the order of samples does not matter. */
+void nd_twin_mark_merge(const struct nd_twin_mark *from, struct nd_twin_mark *to);
 
 /* One at work on one model. Not thread safe; several may share a graph. */
 struct nd_twin;
@@ -41,5 +40,10 @@ void nd_twin_destroy(struct nd_twin **twin);
 enum nd_status nd_twin_run(struct nd_twin *twin, const struct nd_array *inputs, nd_exact_found *found,
                            void *context, struct nd_error *err);
 
-/* [n_tensors of the model]; valid until the twin is destroyed. */
+/* [n_tensors of the model] of all runs so far; valid until the twin is destroyed. */
 const struct nd_twin_mark *nd_twin_marks(const struct nd_twin *twin);
+
+/* ND_E_EXACT_OPERATOR names the first tensor that is not known, and the reason. names: [n_tensors] what tensors
+ * are called; NULL: as in the model. */
+enum nd_status nd_twin_refuse_unknown(const struct nd_twin *twin, const char *const *names,
+                                      struct nd_error *err);

@@ -18,17 +18,15 @@
 #include "devices/agent/runtime/runtime.h"
 #include "devices/emulator/emulate.h"
 #include "devices/emulator/emulate_internal.h"
+#include "devices/emulator/made_outputs.h"
 #include "npudiff/core/parse.h"
 
 struct nd_runtime {
     int unused;
 };
 
-/* An output of the model is one of its tensors. */
 struct output {
     struct nd_session_io io;
-    struct output *next;          /* of the same tensor */
-    const struct nd_quant *quant; /* of quantised values that are handed out as floats; else NULL */
     unsigned char *bytes;
     size_t capacity;
     bool is_made;
@@ -49,8 +47,8 @@ struct nd_runtime_session {
     struct nd_session_io *ios;
     struct nd_array *inputs;
     struct output *outputs;
-    struct output **output_of_tensor; /* the last of each; NULL: none */
-    struct nd_output_view *views;     /* of the run at hand */
+    struct nd_made_outputs made;
+    struct nd_output_view *views; /* of the run at hand */
 };
 
 enum nd_status nd_runtime_create(const struct nd_runtime_options *options, struct nd_runtime **out,
@@ -180,55 +178,21 @@ static enum nd_status describe_inputs(struct nd_runtime_session *session, struct
     return ND_OK;
 }
 
-/* The tensor whose quantised values a last DequantizeLinear turns into the output of that name; SIZE_MAX: none.
- */
-static size_t dequantised(const struct nd_model *model, const char *name)
-{
-    size_t e = 0, n = nd_model_n_tensors(model);
-    while (e < n &&
-           (strcmp(nd_model_tensor(model, e)->name, name) != 0 || nd_model_tensor(model, e)->quant.n == 0))
-        e++;
-    return e < n ? e : SIZE_MAX;
-}
-
-static enum nd_status describe_output(struct nd_runtime_session *session, const struct nd_names *names,
-                                      size_t i, struct nd_error *err)
-{
-    const char *name = nd_model_output(session->model, i)->name;
-    struct output *output = &session->outputs[i];
-    size_t tensor = nd_names_find(names, name), plain = dequantised(session->model, name);
-    if (tensor == SIZE_MAX && plain == SIZE_MAX)
-        return nd_fail(err, ND_E_EXACT_OPERATOR, name, "output '%s' cannot be had as it is: record tensors",
-                       name);
-    output->quant = tensor == SIZE_MAX ? &nd_model_tensor(session->model, plain)->quant : NULL;
-    tensor = tensor == SIZE_MAX ? plain : tensor;
-    enum nd_dtype dtype = nd_model_tensor(session->model, tensor)->dtype,
-                  float_dtype = session->arch != NULL ? ND_DTYPE_F32 : ND_DTYPE_F64;
-    bool is_qvalue = output->quant == NULL && (nd_dtype_is_integer(dtype) || dtype == ND_DTYPE_BOOL);
-    output->next = session->output_of_tensor[tensor];
-    session->output_of_tensor[tensor] = output;
-    output->io = (struct nd_session_io){
-        .name = nd_strdup(name), .dtype = is_qvalue ? dtype : float_dtype, .shape.rank = -1};
-    return output->io.name != NULL ? ND_OK : nd_fail_memory(err);
-}
-
 /* Floats are handed out as they were computed: in double precision, by a twin as its chip's are. */
 static enum nd_status describe_outputs(struct nd_runtime_session *session, struct nd_error *err)
 {
-    const struct nd_model *model = session->model;
-    ND_CLEANUP(nd_names_deinit) struct nd_names names = {0};
-    session->n_outputs = nd_model_n_outputs(model);
+    ND_TRY(nd_made_outputs_init(&session->made, session->model,
+                                session->arch != NULL ? ND_DTYPE_F32 : ND_DTYPE_F64, err));
+    session->n_outputs = session->made.n;
     session->outputs = nd_calloc(session->n_outputs, sizeof *session->outputs);
-    session->output_of_tensor = nd_calloc(nd_model_n_tensors(model), sizeof *session->output_of_tensor);
-    ND_TRY_MEMORY(session->outputs != NULL && session->output_of_tensor != NULL, err);
-    /* The tensors by their tensors; of two of one tensor the first. */
-    for (size_t e = 0; e < nd_model_n_tensors(model); e++) {
-        const char *tensor = nd_model_tensor(model, e)->onnx_name;
-        if (nd_names_find(&names, tensor) == SIZE_MAX && !nd_names_add(&names, tensor, e))
-            return nd_fail_memory(err);
+    ND_TRY_MEMORY(session->outputs != NULL, err);
+    for (size_t i = 0; i < session->n_outputs; i++) {
+        session->outputs[i].io =
+            (struct nd_session_io){.name = nd_strdup(nd_model_output(session->model, i)->name),
+                                   .dtype = session->made.items[i].dtype,
+                                   .shape.rank = -1};
+        ND_TRY_MEMORY(session->outputs[i].io.name != NULL, err);
     }
-    for (size_t i = 0; i < session->n_outputs; i++)
-        ND_TRY(describe_output(session, &names, i, err));
     return ND_OK;
 }
 
@@ -244,7 +208,7 @@ static enum nd_status create_twin(struct nd_runtime_session *session, struct nd_
     session->is_hidden = nd_calloc(n, sizeof *session->is_hidden);
     ND_TRY_MEMORY(session->is_hidden != NULL, err);
     for (size_t e = 0; e < n; e++)
-        session->is_hidden[e] = session->output_of_tensor[e] == NULL;
+        session->is_hidden[e] = session->made.last_of[e] == SIZE_MAX;
     return nd_twin_create(session->model, session->graph, &chip, session->is_hidden, &session->twin, err);
 }
 
@@ -281,7 +245,8 @@ void nd_session_destroy(struct nd_runtime_session **session)
     }
     for (size_t i = 0; s->outputs != NULL && i < s->n_outputs; i++)
         ND_FREE_ALL(s->outputs[i].io.name, s->outputs[i].bytes);
-    ND_FREE_ALL(s->ios, s->inputs, s->outputs, s->output_of_tensor);
+    ND_FREE_ALL(s->ios, s->inputs, s->outputs);
+    nd_made_outputs_deinit(&s->made);
     nd_emulator_destroy(&s->emulator);
     nd_twin_destroy(&s->twin);
     free(s->is_hidden);
@@ -345,34 +310,21 @@ enum nd_status nd_session_placement(const struct nd_runtime_session *session, st
     return ND_OK;
 }
 
-static enum nd_status store_output(struct output *output, const struct nd_array *values,
-                                   struct nd_output_view *view, struct nd_error *err)
-{
-    size_t size_bytes;
-    ND_TRY(nd_shape_size_bytes(&values->shape, output->io.dtype, &size_bytes, err));
-    ND_TRY_MEMORY(nd_grow((void **)&output->bytes, &output->capacity, size_bytes, 1), err);
-    if (output->quant == NULL)
-        nd_array_store(output->io.dtype, values->x, values->n, output->bytes);
-    for (size_t i = 0; output->quant != NULL && i < values->n; i++) {
-        size_t channel = nd_exact_channel(output->quant, &values->shape, i);
-        double real = (values->x[i] - (double)output->quant->zero_point[channel]) *
-                      (double)output->quant->scale[channel]; /* exact */
-        nd_array_store(output->io.dtype, &real, 1, output->bytes + i * nd_dtype_size_bytes(output->io.dtype));
-    }
-    output->is_made = true;
-    *view = (struct nd_output_view){
-        .dtype = output->io.dtype, .shape = values->shape, .data = output->bytes, .size_bytes = size_bytes};
-    return ND_OK;
-}
-
 static enum nd_status found(void *context, size_t tensor, const struct nd_array *values,
                             enum nd_exact_method method, struct nd_error *err)
 {
     (void)method;
     struct nd_runtime_session *session = context;
-    struct output *output = session->output_of_tensor[tensor];
-    for (; output != NULL; output = output->next)
-        ND_TRY(store_output(output, values, &session->views[output - session->outputs], err));
+    for (size_t i = session->made.last_of[tensor]; i != SIZE_MAX; i = session->made.items[i].next) {
+        struct output *output = &session->outputs[i];
+        size_t size_bytes;
+        ND_TRY(nd_shape_size_bytes(&values->shape, output->io.dtype, &size_bytes, err));
+        ND_TRY_MEMORY(nd_grow((void **)&output->bytes, &output->capacity, size_bytes, 1), err);
+        nd_made_output_store(&session->made.items[i], values, output->bytes);
+        output->is_made = true;
+        session->views[i] = (struct nd_output_view){
+            .dtype = output->io.dtype, .shape = values->shape, .data = output->bytes, .size_bytes = size_bytes};
+    }
     return ND_OK;
 }
 
@@ -403,13 +355,8 @@ enum nd_status nd_session_run(struct nd_runtime_session *session, const void *co
            : session->twin != NULL
                ? nd_twin_run(session->twin, session->inputs, found, session, err)
                : nd_exact_graph_run(session->graph, session->inputs, &options, found, session, err));
-    for (size_t e = 0; session->twin != NULL && session->is_strict && e < nd_model_n_tensors(session->model);
-         e++)
-        if (nd_twin_marks(session->twin)[e].why != NULL)
-            return nd_fail(err, ND_E_EXACT_OPERATOR, session->names[e],
-                           "the twin does not know '%s' (%s), and strict=1 was asked for: %s",
-                           session->names[e], nd_model_tensor(session->model, e)->op_types,
-                           nd_twin_marks(session->twin)[e].why);
+    if (session->twin != NULL && session->is_strict)
+        ND_TRY(nd_twin_refuse_unknown(session->twin, (const char *const *)session->names, err));
     for (size_t i = 0; i < session->n_outputs; i++)
         if (!session->outputs[i].is_made)
             return nd_fail(err, ND_E_EXACT_OPERATOR, session->outputs[i].io.name,

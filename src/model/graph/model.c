@@ -663,6 +663,11 @@ const struct nd_model_io *nd_model_output(const struct nd_model *model, size_t i
     return &model->outputs[i];
 }
 
+size_t nd_model_output_tensor(const struct nd_model *model, size_t output)
+{
+    return model->tensor_of_value[nd_names_find(&model->graph.names, nd_model_output(model, output)->name)];
+}
+
 size_t nd_model_n_nodes(const struct nd_model *model)
 {
     return model->graph.n_nodes;

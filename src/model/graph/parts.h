@@ -20,6 +20,9 @@ struct nd_dequantised {
  * False where there is none. */
 bool nd_model_find_dequantised(const struct nd_model *model, size_t tensor, struct nd_dequantised *out);
 
+/* The tensor that an output of the model is, or whose quantised values it stands for; ND_NO_INDEX: none. */
+size_t nd_model_output_tensor(const struct nd_model *model, size_t output);
+
 /* Whether the node is a DequantizeLinear that is io_quantisation through other nodes: a copy of the model whose
  * outputs are quantised values still has it. */
 bool nd_model_dequantises_before_end(const struct nd_model *model, size_t node);

@@ -514,6 +514,14 @@ static void forget_parts_of(struct nd_layer_trial *trial, const struct nd_exact_
         forget_made(&trial->kept[k]);
 }
 
+void nd_layer_trial_forget_tensor(struct nd_layer_trial *trial, size_t tensor)
+{
+    const struct nd_alternatives *a = trial->alternatives;
+    nd_layer_memory_forget_tensor(trial->memory, tensor);
+    for (size_t k = a->first_part[tensor]; k != SIZE_MAX; k = a->parts[k].next)
+        forget_made(&trial->kept[k]);
+}
+
 static size_t count_different(const struct nd_array *a, const struct nd_array *b)
 {
     const struct place all = {.length = a->n, .n_runs = 1};

@@ -63,6 +63,9 @@ enum nd_status nd_layer_trial_init(struct nd_layer_trial *trial, const struct nd
 void nd_layer_trial_deinit(struct nd_layer_trial *trial);
 /* Before each sample of a device. */
 void nd_layer_trial_begin(struct nd_layer_trial *trial);
+/* The tensor has other quantised values than its maker made: nothing else is known of it, either. Of a trial
+ * with alternatives. */
+void nd_layer_trial_forget_tensor(struct nd_layer_trial *trial, size_t tensor);
 /* Takes the layer through all arithmetics. given: the device's quantised values of it, n = 0 where they are not
  * known. ND_ERR_MEMORY; what an arithmetic refuses it does not cover. */
 enum nd_status nd_layer_trial_run(struct nd_layer_trial *trial, const struct nd_exact_layer *layer,

@@ -141,10 +141,9 @@ static enum nd_status make_floats(struct nd_twin *twin, const struct nd_exact_la
     return ND_OK;
 }
 
-static enum nd_status make(void *context, const struct nd_exact_layer *layer, struct nd_array *qvalues,
-                           bool *is_made, struct nd_error *err)
+enum nd_status nd_twin_make(struct nd_twin *twin, const struct nd_exact_layer *layer, struct nd_array *qvalues,
+                            bool *is_made, struct nd_error *err)
 {
-    struct nd_twin *twin = context;
     const struct nd_array not_given = {.shape.rank = -1};
     size_t from = twin->alternatives.fused_from[layer->tensor];
     bool is_hidden = twin->is_hidden != NULL && from != SIZE_MAX && twin->is_hidden[from];
@@ -204,14 +203,30 @@ static enum nd_status found(void *context, size_t tensor, const struct nd_array 
     return hand_out(twin, tensor, values, method, err);
 }
 
+static enum nd_status make(void *context, const struct nd_exact_layer *layer, struct nd_array *qvalues,
+                           bool *is_made, struct nd_error *err)
+{
+    return nd_twin_make(context, layer, qvalues, is_made, err);
+}
+
+void nd_twin_begin(struct nd_twin *twin)
+{
+    memset(twin->is_tried, 0, nd_model_n_tensors(twin->model) * sizeof *twin->is_tried);
+    nd_layer_trial_begin(&twin->trial);
+}
+
+void nd_twin_forget(struct nd_twin *twin, size_t tensor)
+{
+    nd_layer_trial_forget_tensor(&twin->trial, tensor);
+}
+
 enum nd_status nd_twin_run(struct nd_twin *twin, const struct nd_array *inputs, nd_exact_found *tell,
                            void *context, struct nd_error *err)
 {
     const struct nd_exact_options options = {.struct_size = sizeof options, .make = make, .makes_floats = true};
     twin->found = tell;
     twin->context = context;
-    memset(twin->is_tried, 0, nd_model_n_tensors(twin->model) * sizeof *twin->is_tried);
-    nd_layer_trial_begin(&twin->trial);
+    nd_twin_begin(twin);
     return nd_exact_graph_run(twin->graph, inputs, &options, found, twin, err);
 }
 

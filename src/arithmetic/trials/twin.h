@@ -40,6 +40,13 @@ void nd_twin_destroy(struct nd_twin **twin);
 enum nd_status nd_twin_run(struct nd_twin *twin, const struct nd_array *inputs, nd_exact_found *found,
                            void *context, struct nd_error *err);
 
+/* For who takes a sample through the graph himself: before it; what the twin makes of a layer (as
+ * nd_exact_make); and that the quantised values of a tensor became others than what was made. */
+void nd_twin_begin(struct nd_twin *twin);
+enum nd_status nd_twin_make(struct nd_twin *twin, const struct nd_exact_layer *layer, struct nd_array *qvalues,
+                            bool *is_made, struct nd_error *err);
+void nd_twin_forget(struct nd_twin *twin, size_t tensor);
+
 /* [n_tensors of the model] of all runs so far; valid until the twin is destroyed. */
 const struct nd_twin_mark *nd_twin_marks(const struct nd_twin *twin);
 

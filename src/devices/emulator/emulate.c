@@ -407,6 +407,19 @@ static enum nd_status make_qvalues(struct work *work, struct nd_array *qvalues, 
     return status;
 }
 
+/* Who makes layers by that arithmetic of layers. */
+static enum nd_status ask_twin(struct nd_emulator *emulator, const struct nd_layer_arithmetic *arithmetic,
+                               const struct nd_exact_layer *layer, struct nd_array *made, struct nd_error *err)
+{
+    size_t n;
+    bool is_made;
+    struct nd_twin **twin = &emulator->twins[arithmetic - nd_layer_arithmetics(&n)];
+    const struct nd_twin_chip chip = {.arithmetic = arithmetic};
+    if (*twin == NULL)
+        ND_TRY(nd_twin_create(emulator->model, emulator->graph, &chip, NULL, twin, err));
+    return nd_twin_make(*twin, layer, made, &is_made, err);
+}
+
 /* Before it is rounded: what arithmetics of layers make of it. */
 static enum nd_status make_layer(void *context, const struct nd_exact_layer *asked, struct nd_array *qvalues,
                                  bool *is_made, struct nd_error *err)
@@ -418,12 +431,11 @@ static enum nd_status make_layer(void *context, const struct nd_exact_layer *ask
     *is_made = false;
     for (size_t k = 0; k < 2 && !emulator->is_recounting; k++) {
         struct nd_array *made = &emulator->tensors[asked->tensor].made[k];
-        bool is_covered;
         nd_array_deinit(made);
         if (!layer->is_layer || arithmetics[k] == NULL || arithmetics[k]->layer == NULL ||
             (k == 1 && nd_emu_is_same_arithmetic(arithmetics[0], arithmetics[1])))
             continue;
-        ND_TRY(nd_layer_arithmetic_run(arithmetics[k]->layer, asked, emulator->memory, made, &is_covered, err));
+        ND_TRY(ask_twin(emulator, arithmetics[k]->layer, asked, made, err));
     }
     return ND_OK;
 }
@@ -433,7 +445,9 @@ static void forget_changed(struct nd_emulator *emulator, size_t tensor, const st
 {
     const struct nd_emu_tensor *state = &emulator->tensors[tensor];
     if (!nd_array_is_same(qvalues, &state->made[0]) && !nd_array_is_same(qvalues, &state->made[1]))
-        nd_layer_memory_forget_tensor(emulator->memory, tensor);
+        for (size_t p = 0; p < ND_MAX_LAYER_ARITHMETICS; p++)
+            if (emulator->twins[p] != NULL)
+                nd_twin_forget(emulator->twins[p], tensor);
 }
 
 /* The place of a reader of fused tensors among the truths: behind its own faults. */
@@ -503,7 +517,9 @@ enum nd_status nd_emulator_run(struct nd_emulator *emulator, const struct nd_arr
 {
     const struct nd_exact_options options = {
         .struct_size = sizeof options, .round = round_layer, .make = make_layer};
-    nd_layer_memory_forget(emulator->memory);
+    for (size_t p = 0; p < ND_MAX_LAYER_ARITHMETICS; p++)
+        if (emulator->twins[p] != NULL)
+            nd_twin_begin(emulator->twins[p]);
     emulator->n_again = emulator->is_again ? emulator->n_again + 1 : 0;
     emulator->is_again = false;
     emulator->found = found;

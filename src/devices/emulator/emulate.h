@@ -5,9 +5,10 @@
  * layer's tensor (as `npudiff info --list` lists them; it may hold '/', '.' and '@', never ',' or '='), OPTYPE
  * one of the operators of a layer, ARITHMETIC a rounding rule (arithmetic/exact/linear/rounding.h),
  * stochastic:SEED, one of arithmetic/arithmetics/arithmetics.h (those that work on an accumulator leave layers
- * without one to half-even), or one of whole layers of arithmetic/htp/htp.h, as htp-v73: what it does not cover
- * is half-even. Faults of values then move its quantised value as they move the one that is rounded half to
- * even; what it makes of fractions is not known: its layers cannot read a tensor that is fused.
+ * without one to half-even), or one of whole layers of arithmetic/htp/htp.h, as htp-v73, which the twin of such
+ * a chip makes (arithmetic/trials/twin.h): what that does not know is half-even. Faults of values then move its
+ * quantised value as they move the one that is rounded half to even; what it makes of fractions is not known:
+ * its layers cannot read a tensor that is fused.
  *
  *     round=ARITHMETIC, round.OPTYPE=ARITHMETIC, round@TENSOR=ARITHMETIC   the most specific counts, of equals
  *                                      the last; an arithmetic alone is short for round=ARITHMETIC, half-even

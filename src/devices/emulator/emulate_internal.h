@@ -2,6 +2,8 @@
  * a model and makes the device, emulate.c runs it and has the faults that work on quantised values. */
 #pragma once
 
+#include "arithmetic/trials/layer_trial.h"
+#include "arithmetic/trials/twin.h"
 #include "devices/emulator/emulate.h"
 
 /* What is wrong with one tensor. */
@@ -70,7 +72,8 @@ struct nd_emulator {
     uint64_t
         n_again;   /* how often the run at hand repeats the one before it, beyond n_repeats; 0: it does not */
     bool is_again; /* the next run does */
-    struct nd_layer_memory *memory; /* of the run at hand */
+    struct nd_twin
+        *twins[ND_MAX_LAYER_ARITHMETICS]; /* as nd_layer_arithmetics; NULL: nobody asked for it yet */
     nd_exact_found *found;
     void *context;
 };

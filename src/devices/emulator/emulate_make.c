@@ -460,7 +460,6 @@ enum nd_status nd_emulator_create(const struct nd_emulation *emulation, const st
     emulator->seed = emulation->seed;
     emulator->n_repeats = options->n_repeats > 0 ? options->n_repeats : 1;
     ND_TRY(nd_emu_bind(emulation, model, options->names, options->is_partial, &emulator->binding, err));
-    ND_TRY(nd_layer_memory_create(nd_model_n_tensors(model), &emulator->memory, err));
     ND_TRY(make_tables(emulator, options, err));
     ND_TRY(list_truth(emulator, err));
     ND_TRY(find_steps(emulator, err));
@@ -488,7 +487,8 @@ void nd_emulator_destroy(struct nd_emulator **emulator)
         free(e->tensors[i].steps);
     }
     ND_FREE_ALL(e->tensors, e->names, e->seen, e->is_seen, e->truth);
-    nd_layer_memory_destroy(&e->memory);
+    for (size_t p = 0; p < ND_MAX_LAYER_ARITHMETICS; p++)
+        nd_twin_destroy(&e->twins[p]);
     nd_emu_unbind(&e->binding);
     free(e);
     *emulator = NULL;

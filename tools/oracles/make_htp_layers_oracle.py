@@ -1673,10 +1673,35 @@ def ties(g):
             g.add("Gather", [g.input([1, 5, 60], x), g.constant(np.arange(60)[::-1].copy())], [1, 5, 60], (y, x[1]), axis=2)
 
 
+def extremes(g):
+    """ReduceMax and ReduceMin to another encoding along each axis, of a graph input, a Sigmoid, a MatMul and a Conv."""
+    one = np.float32(2 ** -16)
+    for shape in ([1, 8, 10, 12], [1, 14, 18], [24, 16]):
+        for axis in [axis for axis, size in enumerate(shape) if size > 1]:
+            for maker in ("", "Sigmoid", "MatMul", "Conv")[:4 if len(shape) == 4 else 3]:
+                x = g.input(shape, (np.float32(1.5e-4), 32768) if maker == "Sigmoid" else (one, int(g.rng.integers(0, 3000))))
+                n = shape[1] if maker == "Conv" else shape[-1]
+                weights = np.eye(n, dtype=np.uint8) * np.uint8(100) + np.uint8(128)
+                if maker == "Sigmoid":
+                    x = g.add("Sigmoid", [x], shape, (one, 0))
+                elif maker:
+                    x = g.add(maker, [x, g.scaled(weights.reshape([n, n, 1, 1]) if maker == "Conv" else weights, 0.01, 128)], shape, (one, 500))
+                out = [1 if i == axis else size for i, size in enumerate(shape)]
+                g.add("ReduceMax" if axis % 2 else "ReduceMin", [x, g.constant(np.int64([axis]))], out, (np.float32(one / g.rng.uniform(0.8, 1.1)), int(g.rng.integers(0, 2000))), keepdims=1)
+
+
+def fine(g):
+    """Reciprocal of numbers in such fine steps that 1 lies beyond the quantised values: a defect."""
+    most, shape = 2 ** g.bits - 1, [1, 4, 8, 16]
+    for reach, zero in ((0.98, 0), (0.76, 0), (0.97, 0.04), (0.25, 0), (1.01, 0.4)):
+        scale = np.float32(reach * g.rng.uniform(0.95, 1) / most)
+        g.add("Reciprocal", [g.input(shape, (scale, int(zero * most)))], shape, (np.float32(4 / reach / most), int(g.rng.integers(0, most // 4))))
+
+
 GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned, differences, totals, reciprocals, rows]
 
 
-BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished), ("8", enlarged), ("16", enlarged), ("8", still), ("16", tiny), ("16", long_strided), ("8", signed_slopes), ("8", single), ("16", single), ("16", widened), ("16", centred), ("8", cumulated), ("16", requantised), ("8", unquantised), ("16", unquantised), ("16", mixed), ("8", columns), ("16", columns), ("8", leaning), ("16", leaning), ("8", sum_ratios), ("8", zeroed_softmax), ("8", powers), ("16", powers), ("8", rows_of_conv), ("16", rows_of_conv), ("8", gelu_of_tanh), ("16", gelu_of_tanh), ("8", norm_in_parts), ("16", norm_in_parts), ("8", inverse_roots), ("16", inverse_roots), ("16", exponents), ("8", merged), ("16", merged), ("8", grouped), ("16", grouped), ("8", pairs), ("8", turned_norms), ("16", turned_norms), ("8", swish_in_parts), ("16", swish_in_parts), ("8", float_slopes), ("16", float_slopes), ("8", steep_sums), ("16", brought), ("8", log_softmax), ("8", dots), ("16", dots), ("16", wide), ("8", lengths), ("16", lengths), ("8", carried), ("16", carried), ("8", rows_transposed), ("16", rows_transposed), ("16", aligned), ("8", renamed), ("16", renamed), ("8", whole), ("16", whole), ("8", curved), ("16", curved), ("8", ties), ("16", attended)]  # layers-*, of which chipsets differ
+BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished), ("8", enlarged), ("16", enlarged), ("8", still), ("16", tiny), ("16", long_strided), ("8", signed_slopes), ("8", single), ("16", single), ("16", widened), ("16", centred), ("8", cumulated), ("16", requantised), ("8", unquantised), ("16", unquantised), ("16", mixed), ("8", columns), ("16", columns), ("8", leaning), ("16", leaning), ("8", sum_ratios), ("8", zeroed_softmax), ("8", powers), ("16", powers), ("8", rows_of_conv), ("16", rows_of_conv), ("8", gelu_of_tanh), ("16", gelu_of_tanh), ("8", norm_in_parts), ("16", norm_in_parts), ("8", inverse_roots), ("16", inverse_roots), ("16", exponents), ("8", merged), ("16", merged), ("8", grouped), ("16", grouped), ("8", pairs), ("8", turned_norms), ("16", turned_norms), ("8", swish_in_parts), ("16", swish_in_parts), ("8", float_slopes), ("16", float_slopes), ("8", steep_sums), ("16", brought), ("8", log_softmax), ("8", dots), ("16", dots), ("16", wide), ("8", lengths), ("16", lengths), ("8", carried), ("16", carried), ("8", rows_transposed), ("16", rows_transposed), ("16", aligned), ("8", renamed), ("16", renamed), ("8", whole), ("16", whole), ("8", curved), ("16", curved), ("8", ties), ("16", attended), ("16", extremes), ("8", fine)]  # layers-*, of which chipsets differ
 
 
 ON_V81 = [recoded]  # v81 makes other codes than v73

@@ -444,8 +444,8 @@ double nd_reciprocal_dividend(const struct nd_quant *x, enum nd_dtype dtype, boo
     return fmin(steps + zero, high) - zero;
 }
 
-/* One over x: of the quantised value that is one in the scale of x, which is divided, of uint8 in floats. Not
- * where there is no such code: a known defect (nd_reciprocal_dividend). */
+/* One over x: of the quantised value that is one in the scale of x, or of uint8 the greatest, which is divided,
+ * of uint8 in floats (nd_reciprocal_dividend). */
 static enum nd_status make_reciprocal(const struct nd_htp_job *job, struct nd_error *err)
 {
     bool is_short = nd_htp_all_are(job, 1, ND_DTYPE_U8), is_clipped;
@@ -458,7 +458,7 @@ static enum nd_status make_reciprocal(const struct nd_htp_job *job, struct nd_er
     struct quotient q = {
         .zero_b = x->zero_point[0], .zero_y = y->zero_point[0], .bounds = nd_htp_bounds_of(job)};
     const struct nd_htp_bounds bounds = q.bounds;
-    if (is_clipped || !nd_htp_factor_init(&q.factor, inverse))
+    if ((is_clipped && !is_short) || !nd_htp_factor_init(&q.factor, inverse))
         return ND_OK;
     enum nd_status status = nd_array_make(job->qvalues, job->layer->dtype, &values->shape, err);
     for (size_t i = 0; status == ND_OK && i < values->n; i++) {

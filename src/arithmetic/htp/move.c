@@ -384,23 +384,21 @@ static bool reads_other_encoding(const struct nd_linear_call *call)
 }
 
 /* How the input of an operator is brought to the encoding of the output: in blocks parts of it, and the
- * greatest or least of rows, as uint8 in the layout of a Conv is. docs/science/htp-arithmetic.md#moves16. */
+ * greatest or least along the device's axis before its last, as uint8 in the layout of a Conv is.
+ * docs/science/htp-arithmetic.md#moves16. */
 static enum nd_htp_layout layout_for(const struct nd_htp_job *job)
 {
-    enum { RANK = 4, CHANNELS = 1 };
     const char *op_type = job->call->node->op_type;
     enum nd_htp_layout layout = nd_htp_layout_of(job->memory, job->layer, 0);
-    bool is_reduction = strncmp(op_type, "Reduce", strlen("Reduce")) == 0;
+    int64_t axis, rank = job->call->inputs[0].values->shape.rank;
     if (strcmp(op_type, "Concat") == 0)
         return ND_HTP_FLAT; /* or the Concat is none by itself */
-    if (!is_reduction || layout == ND_HTP_FLAT)
+    if (strncmp(op_type, "Reduce", strlen("Reduce")) != 0 || layout == ND_HTP_UNKNOWN)
         return layout;
-    int64_t axis, rank = job->call->inputs[0].values->shape.rank;
     if (!nd_htp_reduces_one_axis(job->layer, &axis))
         return ND_HTP_FLAT;
-    axis = axis < 0 ? axis + rank : axis;
-    bool is_known = rank == RANK && (axis == CHANNELS || axis == RANK - 1);
-    return !is_known ? ND_HTP_UNKNOWN : axis == CHANNELS ? ND_HTP_FLAT : layout;
+    int64_t last = nd_htp_is_laid_out(job, 0) ? rank : rank - 1; /* of a Conv the channels are */
+    return (axis < 0 ? axis + rank : axis) == last - 1 ? ND_HTP_BLOCKED : ND_HTP_FLAT;
 }
 
 static enum nd_status bring(const struct nd_htp_job *job, size_t i, struct nd_array *out, bool *is_known,

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arithmetic/exact/linear/linear_layer.h"
 #include "arithmetic/known/conditions.h"
 #include "arithmetic/operators/kernels/gemm_kernels.h"
 #include "core/error.h"
@@ -648,7 +649,17 @@ const struct nd_array *nd_layer_trial_other(const struct nd_layer_trial *trial, 
 /* What bends or narrows what a product made: by itself and with it were both seen. */
 static bool bends_or_narrows(const struct nd_model_layer *layer)
 {
-    return ND_IS_ONE_OF(layer->op_types, "HardSwish", "LeakyRelu", "PRelu", "Reciprocal", "Relu");
+    return ND_IS_ONE_OF(layer->op_types, "HardSwish", "LeakyRelu", "PRelu", "Relu");
+}
+
+/* Whether the number 1 is a quantised value of what a Reciprocal reads: it is made with the Sqrt before it then
+ * (docs/science/htp-arithmetic.md#in-parts). */
+static bool divides_one(const struct nd_exact_layer *layer)
+{
+    static const float tolerance = 1e-5F;
+    bool is_clipped;
+    const struct nd_quant *x = layer->call->inputs[0].quant;
+    return fabsf((float)nd_reciprocal_dividend(x, layer->dtype, &is_clipped) * x->scale[0] - 1) < tolerance;
 }
 
 /* Where a layer may be made in another way than by itself, whether the chip does so although what is between is
@@ -670,6 +681,8 @@ static bool is_made_with_others(const struct nd_layer_trial *trial, const struct
                (a->gates[layer->tensor] != ND_GATE_GELU || is_halved ||
                 !nd_reads_tanh_and_one(trial->model, own));
     }
+    if (strcmp(own->op_types, "Reciprocal") == 0)
+        return divides_one(layer);
     if (strcmp(own->op_types, "PRelu") == 0)
         return maker != NULL && ND_IS_ONE_OF(maker->op_types, "Gemm", "MatMul") && tensor->shape.rank > 0 &&
                tensor->shape.dims[tensor->shape.rank - 1] > FEW_COLUMNS &&

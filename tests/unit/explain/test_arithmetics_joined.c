@@ -335,6 +335,20 @@ static void encodings_change_without_an_operator(void **state)
     expect_fused("16-requantised", 1, 1);
 }
 
+/* The greatest quantised value is divided: a defect. */
+static void reciprocals_of_fine_numbers_are_too_small(void **state)
+{
+    (void)state;
+    expect_layers("8-fine", 0);
+}
+
+/* Along the axis before the last one of the device in another way than along others. */
+static void extremes_depend_on_the_axis(void **state)
+{
+    (void)state;
+    expect_layers("16-extremes", 0);
+}
+
 /* Float16 between the quantised values of the input and those of the output. */
 static void operators_without_quantisers_between_are_of_float16(void **state)
 {
@@ -905,6 +919,8 @@ int main(void)
         cmocka_unit_test(resize_by_two_is_made_of_float16),
         cmocka_unit_test(words_of_transposed_convolutions_may_be_padded),
         cmocka_unit_test(encodings_change_without_an_operator),
+        cmocka_unit_test(reciprocals_of_fine_numbers_are_too_small),
+        cmocka_unit_test(extremes_depend_on_the_axis),
         cmocka_unit_test(operators_without_quantisers_between_are_of_float16),
         cmocka_unit_test(operands_of_two_types_are_of_float16),
         cmocka_unit_test(norms_of_columns_are_those_of_planes),

@@ -965,6 +965,18 @@ def numbered(g):
             g.add("MatMul", [made, g.weights([n, 2], 0.01)], shape[:2] + [2], (np.float32(y[0] * 4), 30000))
 
 
+def left_out(g):
+    """A Clip with its own encoding behind a Conv, an Add and a Mul: which cuts at one end, at both or at none."""
+    unit, middle, shape = (1, 128, [1, 4, 5, 5]) if g.bits == 8 else (1 / 257, 32768, [1, 4, 5, 5])
+    for op in ("Conv", "Add", "Mul"):
+        for low, high in ((-1e30, 1.0), (-1.0, 1e30), (-1.0, 1.0), (-1e30, 1e30)):
+            x, y = (np.float32(0.05 * unit), middle), (np.float32(g.rng.uniform(0.04, 0.08) * unit), int(middle * g.rng.uniform(0.7, 1.2)))
+            other = g.weights([4, 4, 1, 1], 0.006) if op == "Conv" else g.input(shape, (np.float32(0.03 * unit), middle))
+            made = g.add(op, [g.input(shape, x), other], shape, y)
+            z = (np.float32(g.rng.uniform(0.03, 0.06) * unit), int(middle * g.rng.uniform(0.6, 1.3)))
+            g.add("Clip", [made, g.constant(np.float32(low)), g.constant(np.float32(high))], shape, z)
+
+
 def attended(g):
     """uint16 Mul by one number before a MatMul of two tensors: of one matrix and of two, of several numbers of rows."""
     for heads, rows in ((1, 8), (1, 9), (1, 12), (1, 16), (1, 20), (1, 36), (2, 8), (2, 10), (2, 16), (2, 20), (2, 36), (2, 40)):
@@ -1701,7 +1713,7 @@ def fine(g):
 GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned, differences, totals, reciprocals, rows]
 
 
-BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished), ("8", enlarged), ("16", enlarged), ("8", still), ("16", tiny), ("16", long_strided), ("8", signed_slopes), ("8", single), ("16", single), ("16", widened), ("16", centred), ("8", cumulated), ("16", requantised), ("8", unquantised), ("16", unquantised), ("16", mixed), ("8", columns), ("16", columns), ("8", leaning), ("16", leaning), ("8", sum_ratios), ("8", zeroed_softmax), ("8", powers), ("16", powers), ("8", rows_of_conv), ("16", rows_of_conv), ("8", gelu_of_tanh), ("16", gelu_of_tanh), ("8", norm_in_parts), ("16", norm_in_parts), ("8", inverse_roots), ("16", inverse_roots), ("16", exponents), ("8", merged), ("16", merged), ("8", grouped), ("16", grouped), ("8", pairs), ("8", turned_norms), ("16", turned_norms), ("8", swish_in_parts), ("16", swish_in_parts), ("8", float_slopes), ("16", float_slopes), ("8", steep_sums), ("16", brought), ("8", log_softmax), ("8", dots), ("16", dots), ("16", wide), ("8", lengths), ("16", lengths), ("8", carried), ("16", carried), ("8", rows_transposed), ("16", rows_transposed), ("16", aligned), ("8", renamed), ("16", renamed), ("8", whole), ("16", whole), ("8", curved), ("16", curved), ("8", ties), ("16", attended), ("16", extremes), ("8", fine)]  # layers-*, of which chipsets differ
+BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished), ("8", enlarged), ("16", enlarged), ("8", still), ("16", tiny), ("16", long_strided), ("8", signed_slopes), ("8", single), ("16", single), ("16", widened), ("16", centred), ("8", cumulated), ("16", requantised), ("8", unquantised), ("16", unquantised), ("16", mixed), ("8", columns), ("16", columns), ("8", leaning), ("16", leaning), ("8", sum_ratios), ("8", zeroed_softmax), ("8", powers), ("16", powers), ("8", rows_of_conv), ("16", rows_of_conv), ("8", gelu_of_tanh), ("16", gelu_of_tanh), ("8", norm_in_parts), ("16", norm_in_parts), ("8", inverse_roots), ("16", inverse_roots), ("16", exponents), ("8", merged), ("16", merged), ("8", grouped), ("16", grouped), ("8", pairs), ("8", turned_norms), ("16", turned_norms), ("8", swish_in_parts), ("16", swish_in_parts), ("8", float_slopes), ("16", float_slopes), ("8", steep_sums), ("16", brought), ("8", log_softmax), ("8", dots), ("16", dots), ("16", wide), ("8", lengths), ("16", lengths), ("8", carried), ("16", carried), ("8", rows_transposed), ("16", rows_transposed), ("16", aligned), ("8", renamed), ("16", renamed), ("8", whole), ("16", whole), ("8", curved), ("16", curved), ("8", ties), ("16", attended), ("16", extremes), ("8", fine), ("8", left_out), ("16", left_out)]  # layers-*, of which chipsets differ
 
 
 ON_V81 = [recoded]  # v81 makes other codes than v73

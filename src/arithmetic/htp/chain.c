@@ -103,9 +103,8 @@ static bool is_laid_out(const struct chain *chain, size_t k)
     const struct nd_exact_link *link = &chain->job->layer->links[k];
     bool is = false;
     for (size_t i = 0; i < link->n_inputs; i++)
-        is =
-            is || (link->from[i] != SIZE_MAX ? chain->is_laid_out[link->from[i]]
-                                             : nd_htp_is_laid_out_tensor(chain->job->memory, link->tensors[i]));
+        is = is || (link->from[i] != SIZE_MAX ? chain->is_laid_out[link->from[i]]
+                                              : nd_layer_is_laid_out(chain->job->memory, link->tensors[i]));
     return is && !nd_htp_keeps_memory(link->node->op_type);
 }
 

@@ -99,6 +99,8 @@ double nd_layer_arithmetic_doubt(const struct nd_layer_arithmetic *arithmetic,
  * (docs/science/htp-arithmetic.md#layout). */
 enum nd_htp_layout { ND_HTP_UNKNOWN, ND_HTP_FLAT, ND_HTP_BLOCKED };
 enum nd_htp_layout nd_layer_layout(const struct nd_layer_memory *memory, size_t tensor);
+/* Whether it has the channels last. */
+bool nd_layer_is_laid_out(const struct nd_layer_memory *memory, size_t tensor);
 
 /* Whether the layer reads a calculated second operand that the device makes fit 8 signed bits, by its values,
  * or that arithmetics that agree on its quantised values may make in different ways. */

@@ -202,7 +202,6 @@ void nd_htp_note_tensor(struct nd_layer_memory *memory, const struct nd_exact_la
  */
 bool nd_htp_is_laid_out(const struct nd_htp_job *job, size_t i);
 bool nd_htp_lies_flat(const struct nd_layer_memory *memory, size_t tensor); /* none of the graph's inputs */
-bool nd_htp_is_laid_out_tensor(const struct nd_layer_memory *memory, size_t tensor);
 /* Input i lay so, and a Reshape put the rows of each plane behind one another. */
 bool nd_htp_is_merged(const struct nd_htp_job *job, size_t i);
 /* What made input i writes blocks, as far as moves of uint8 that keep the order read them. */

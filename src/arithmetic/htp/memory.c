@@ -202,7 +202,7 @@ bool nd_htp_lies_flat(const struct nd_layer_memory *memory, size_t tensor)
     return nd_layer_layout(memory, tensor) == ND_HTP_FLAT;
 }
 
-bool nd_htp_is_laid_out_tensor(const struct nd_layer_memory *memory, size_t tensor)
+bool nd_layer_is_laid_out(const struct nd_layer_memory *memory, size_t tensor)
 {
     return note_of(memory, tensor).is_laid_out;
 }

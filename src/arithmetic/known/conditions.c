@@ -398,6 +398,13 @@ static void find_cuts(const struct nd_exact_layer *layer, bool *cuts_below, bool
     *cuts_above = rint(high / (double)y->scale[0]) + (double)y->zero_point[0] < greatest;
 }
 
+bool nd_layer_cuts_both_ends(const struct nd_exact_layer *layer)
+{
+    bool cuts_below, cuts_above;
+    find_cuts(layer, &cuts_below, &cuts_above);
+    return cuts_below && cuts_above;
+}
+
 /* golden/found/clip.u8.onnx and about 1000 others of its kind, of 28 makers: a Clip of what these make, or of
  * that transposed. uint16: always; uint8: where it cuts at one end alone. */
 static bool is_clip_left_out(const struct nd_model *model, const struct nd_exact_layer *layer)

@@ -24,6 +24,8 @@ bool nd_layer_is(const struct nd_model *model, const struct nd_exact_layer *laye
 uint64_t nd_layer_conditions(const struct nd_model *model, const struct nd_exact_layer *layer);
 /* Of such bits those that are predicted. */
 uint64_t nd_layer_conditions_predicted(uint64_t conditions);
+/* Of a Clip: its bounds are within the quantised values of its output. */
+bool nd_layer_cuts_both_ends(const struct nd_exact_layer *layer);
 
 /* The quantised values of input i of a Concat, where the HTP may not bring them to the encoding of the Concat:
  * a defect. NULL: it does, or nothing is known. Borrowed. model may be NULL. Any thread. */

@@ -442,13 +442,20 @@ static size_t force_inputs(const struct nd_alternatives *a, const size_t *input_
     return n;
 }
 
-/* What was made before the layer, a Relu or Clip, in that encoding. */
+/* A Clip that the chip leaves out, which its values are to show. */
+static bool is_left_out(const struct nd_layer_trial *trial, const struct nd_exact_layer *layer)
+{
+    return is_blind(trial) && nd_layer_is(trial->model, layer, ND_LAYER_CLIP_LEFT_OUT);
+}
+
+/* What was made before the layer, a Relu or Clip, in that encoding, cut there unless that is NULL. */
 static enum nd_status narrow(const struct nd_exact_layer *layer, const struct nd_array *wide,
                              const struct nd_quant *quant, size_t p, struct nd_layer_made *made,
                              struct nd_error *err)
 {
     ND_TRY(nd_array_copy(wide, &made->qvalues[p], err));
-    nd_layer_narrow(layer, quant, &made->qvalues[p]);
+    if (quant != NULL)
+        nd_layer_narrow(layer, quant, &made->qvalues[p]);
     made->is_covered[p] = true;
     return ND_OK;
 }
@@ -485,7 +492,7 @@ static enum nd_status keep_fused(struct nd_layer_trial *trial, const struct nd_e
             continue;
         kept->is_open[p] =
             own != NULL && nd_layer_carries(own) && is_open(trial, layer->input_tensors[0], a->parts[k].to, p);
-        if (kept->is_open[p])
+        if (kept->is_open[p] || is_left_out(trial, layer))
             continue;
         force_inputs(a, layer->input_tensors, nd_layer_n_inputs(layer), &encodings);
         if (nd_divided_from(trial->model, layer->tensor) != NULL)
@@ -550,6 +557,9 @@ static enum nd_status run_moved(struct nd_layer_trial *trial, const struct nd_ex
         status = way < 0 ? nd_layer_run_with(arithmetic_at(p), layer, &encodings, &made, &is_covered, &why)
                          : nd_layer_run_laid_out(layer, way > 0, shape, &made, &is_covered, &why);
         status = settle_made(status, &why, &made, &is_covered, err);
+        /* Blindly what was made is taken, and it is open where it lies where that differs. */
+        fused->is_open[p] = fused->is_open[p] || (is_blind(trial) && is_covered && fused->is_covered[p] &&
+                                                  !nd_array_is_same(&made, &fused->qvalues[p]));
         if (is_covered && (!fused->is_covered[p] ||
                            count_different(given, &made) < count_different(given, &fused->qvalues[p]))) {
             nd_array_deinit(&fused->qvalues[p]);
@@ -576,9 +586,10 @@ static enum nd_status run_fused(struct nd_layer_trial *trial, const struct nd_ex
         trial->is_covered[p] = false;
     if (kept != NULL && nd_layer_carries(nd_model_layer_of_tensor(trial->model, layer->tensor)))
         return run_moved(trial, layer, p, kept, given, err);
+    const struct nd_quant *quant =
+        is_left_out(trial, layer) ? NULL : &nd_model_tensor(trial->model, layer->tensor)->quant;
     if (kept != NULL)
-        return narrow(layer, kept, &nd_model_tensor(trial->model, layer->tensor)->quant, p,
-                      &trial->others[ND_ALTERNATIVE_FUSED], err);
+        return narrow(layer, kept, quant, p, &trial->others[ND_ALTERNATIVE_FUSED], err);
     const struct nd_array *divided = nd_layer_n_inputs(layer) == 1
                                          ? nd_layer_trial_kept(trial, layer->input_tensors[0], layer->tensor, p)
                                          : NULL;
@@ -662,6 +673,24 @@ static bool divides_one(const struct nd_exact_layer *layer)
     return fabsf((float)nd_reciprocal_dividend(x, layer->dtype, &is_clipped) * x->scale[0] - 1) < tolerance;
 }
 
+static bool is_of_numbers(const struct nd_model_layer *layer)
+{
+    return layer != NULL && layer->n_inputs == 1 && strcmp(layer->op_types, "Mul") == 0;
+}
+
+/* Whether the constant of the layer, an Add behind a Mul of that tensor, lies along what are channels to the
+ * device: the last axis of what lies flat, another in the layout of a Conv
+ * (docs/science/htp-arithmetic.md#by-channels). */
+static bool is_along_channels(const struct nd_layer_trial *trial, const struct nd_exact_layer *layer,
+                              size_t tensor)
+{
+    size_t i = layer->origins[0] == ND_EXACT_FROM_CONSTANT ? 0 : 1;
+    const struct nd_array *numbers = nd_layer_n_inputs(layer) > 1 ? layer->call->inputs[i].values : NULL;
+    bool is_last =
+        numbers != NULL && numbers->shape.rank > 0 && numbers->shape.dims[numbers->shape.rank - 1] > 1;
+    return is_last != nd_layer_is_laid_out(trial->memory, tensor);
+}
+
 /* Where a layer may be made in another way than by itself, whether the chip does so although what is between is
  * recorded. Counted on 177 networks of gen3, every layer on the chip's own inputs. */
 static bool is_made_with_others(const struct nd_layer_trial *trial, const struct nd_exact_layer *layer)
@@ -691,7 +720,13 @@ static bool is_made_with_others(const struct nd_layer_trial *trial, const struct
         return tensor->shape.rank == GROUPED_RANK;
     if (is_byte && nd_layer_narrows(own) && maker != NULL && nd_layer_carries(maker))
         return true;
-    return !bends_or_narrows(own) && strcmp(own->op_types, "requantise") != 0;
+    if (strcmp(own->op_types, "Add") == 0 && is_of_numbers(maker))
+        return is_along_channels(trial, layer, maker->inputs[0]);
+    return !bends_or_narrows(own) && !nd_layer_carries(own) && strcmp(own->op_types, "requantise") != 0 &&
+           (strcmp(own->op_types, "Clip") != 0 || maker == NULL ||
+            (is_byte ? !nd_layer_cuts_both_ends(layer)
+                     : ND_IS_ONE_OF(maker->op_types, "Add", "Conv", "ConvTranspose", "Gemm", "MatMul", "Mul",
+                                    "Sub")));
 }
 
 /* Where the layer by itself is not known, whether what it may be made of with others is what the chip does. A
@@ -747,7 +782,8 @@ bool nd_layer_trial_is_uncertain(const struct nd_layer_trial *trial, const struc
         return true;
     bool is_either = bends_or_narrows(own) ||
                      (is_number && is_wide && a->wanted[layer->tensor] != ND_WANTED_IN_BLOCKS) ||
-                     (strcmp(own->op_types, "Clip") == 0 && maker != NULL && nd_layer_narrows(maker));
+                     (strcmp(own->op_types, "Clip") == 0 && maker != NULL &&
+                      (nd_layer_narrows(maker) || (is_wide && !is_made_with_others(trial, layer))));
     if (made != NULL && fused != NULL && is_either && !nd_array_is_same(made, fused))
         return true;
     return chosen == forced && forced != NULL && made != NULL && nd_layer_is_product(layer) &&

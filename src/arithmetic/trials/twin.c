@@ -98,10 +98,11 @@ static void judge(struct nd_twin *twin, const struct nd_exact_layer *layer, cons
 {
     const struct nd_layer_trial *trial = &twin->trial;
     size_t p = trial->only;
-    /* What is joined is what was made for it, before it was clipped. */
-    uint64_t predicted = nd_layer_conditions_predicted(trial->conditions) | (uint64_t)(chosen != NULL)
-                                                                                << ND_LAYER_CONCAT_OF_CLIPPED;
     bool is_by_itself = chosen == &trial->made[trial->alike[p]];
+    /* What is joined is what was made for it, before it was clipped; what is made with a Clip is not cut. */
+    uint64_t predicted = nd_layer_conditions_predicted(trial->conditions);
+    predicted |= chosen != NULL ? UINT64_C(1) << ND_LAYER_CONCAT_OF_CLIPPED : 0;
+    predicted |= chosen != NULL && !is_by_itself ? UINT64_C(1) << ND_LAYER_CLIP_LEFT_OUT : 0;
     if ((trial->conditions & ~predicted) != 0)
         mark(twin, layer->tensor,
              "the SDK has a known defect with such layers, whose values are not predicted");

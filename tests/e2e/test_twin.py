@@ -64,6 +64,25 @@ def joined_floats(path):
     return path
 
 
+def gated(path):
+    """uint8: x Sigmoid(x) of what a Conv made, in two layers, which the chip makes as one."""
+    rng = np.random.default_rng(1)
+    constants = {"s": np.float32(4 / 255), "g": np.float32(1 / 256), "t": np.float32(3 / 255), "z": np.uint8(128),
+                 "zero": np.uint8(0), "low": np.uint8(40), "w.s": np.float32(0.01), "w.z": np.int8(0),
+                 "w": rng.integers(-127, 128, (4, 4, 1, 1)).astype(np.int8)}
+    nodes = [ow.node("DequantizeLinear", ["w", "w.s", "w.z"], ["w.dq"])]
+    for op_type, inputs, name, scale, zero in (
+            (None, ["x"], "x", "s", "z"), ("Conv", ["x.dq", "w.dq"], "conv", "s", "z"), ("Sigmoid", ["conv.dq"], "gate", "g", "zero"),
+            ("Mul", ["conv.dq", "gate.dq"], "silu", "t", "low")):
+        nodes += [ow.node(op_type, inputs, [name])] if op_type else []
+        nodes += [ow.node("QuantizeLinear", [name, scale, zero], [name + ".q"]),
+                  ow.node("DequantizeLinear", [name + ".q", scale, zero], [name + ".dq"])]
+    shape = (1, 4, 8, 8)
+    path.write_bytes(ow.model(nodes, [ow.value_info("x", ow.FLOAT, shape)], [ow.value_info("silu.dq", ow.FLOAT, shape)],
+                              constants))
+    return path
+
+
 def in_floats(path, least_variance=1e-12):
     """uint8: a LayerNormalization in parts and functions without quantisers, all of them outputs; of the variance, which has
     quantisers, an Add of `least_variance` and the root. "turned" is a Transpose, "columns" a mean over another axis."""
@@ -181,6 +200,18 @@ class Twin(Scratch):
                     self.assertTrue({"turned", "columns"} <= set(unknown))
                     differ = [tensor for tensor in real if real[tensor].tobytes() != twin[tensor].tobytes()]
                     self.assertEqual([tensor for tensor in differ if tensor not in ("turned", "columns")], [])
+
+    def test_an_emulated_device_is_its_twin_with_faults(self):
+        """emu:htp-v73 makes layers as the twin does, also two as one; behind a fault it reads the faulty values."""
+        model = gated(self.folder / "gated.onnx")
+        for device, name in (("twin:gen3", "twin"), ("emu:htp-v73", "emu"), ("emu:htp-v73,clamp@conv=90:150", "clamped")):
+            capture(model, [device], PROBES, self.folder / f"{name}.h5")
+        twin, emulated, clamped = (values(self.folder / f"{name}.h5") for name in ("twin", "emu", "clamped"))
+        self.assertEqual([tensor for tensor in twin if not np.array_equal(twin[tensor], emulated[tensor])], [])
+        np.testing.assert_array_equal(clamped["conv"], np.clip(twin["conv"], 90, 150))
+        by_values = {conv: {silu for c, silu in zip(twin["conv"], twin["silu.dq"]) if c == conv} for conv in range(90, 151)}
+        for conv, silu in zip(clamped["conv"], clamped["silu.dq"]):  # what the same value gives elsewhere
+            self.assertTrue(not by_values[conv] or silu in by_values[conv], (conv, silu, by_values[conv]))
 
     def test_strict_refuses_it(self):
         """With the tensor's name and the reason; a model that is known whole passes."""

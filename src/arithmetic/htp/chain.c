@@ -17,27 +17,14 @@ static double round_away(double v)
 
 /* ---- operators ---- */
 
-static const struct {
-    const char *op_type;
-    bool is_in_blocks; /* what it makes, and what is made of that, does not lie flat, or may not */
-} operators[] = {
-    /* exact, rounded half away from zero, unless nd_half_table has them */
-    {"Abs", false},          {"Add", false},        {"Cast", false},
-    {"Clip", false},         {"Concat", false},     {"Cos", false},
-    {"DepthToSpace", false}, {"Div", true}, /* the product with the reciprocal, which is a float16 */
-    {"Exp", false},          {"Flatten", false},    {"Gather", false},
-    {"Gemm", true},          {"Identity", false},   {"Log", false},
-    {"Max", false},          {"Min", false},        {"Mul", true},
-    {"Neg", false},          {"Pow", true},      /* by 2 */
-    {"Reciprocal", true},    {"ReduceL2", true}, /* the root of the sum of squares, each a float16 */
-    {"ReduceMax", false},    {"ReduceMean", false}, {"ReduceMin", false},
-    {"ReduceSum", false},    {"Relu", false},       {"Reshape", false},
-    {"Sigmoid", false},      {"Sin", false},        {"Slice", false},
-    {"Split", false},        {"Softplus", false},   {"Sqrt", false},
-    {"Squeeze", false},      {"Sub", false},        {"Tanh", false},
-    {"Transpose", false},    {"Unsqueeze", false},
-};
-enum { N_OPERATORS = sizeof operators / sizeof *operators };
+/* Exact, rounded half away from zero, unless nd_half_table has them. Of Pow the square; a Div is the product
+ * with the reciprocal, which is a float16; a ReduceL2 the root of the sum of squares, each a float16. */
+static const char operators[] =
+    "Abs Add Cast Clip Concat Cos DepthToSpace Div Exp Flatten Gather Gemm Identity Log Max Min Mul "
+    "Neg Pow Reciprocal ReduceL2 ReduceMax ReduceMean ReduceMin ReduceSum Relu Reshape Sigmoid Sin "
+    "Slice Softplus Split Sqrt Squeeze Sub Tanh Transpose Unsqueeze";
+/* What these make, and what is made of that, does not lie flat, or may not. */
+static const char in_blocks[] = "Div Gemm Mul Pow Reciprocal ReduceL2";
 
 /* The links at work: what each made. */
 struct chain {
@@ -238,10 +225,9 @@ static enum nd_status run_link(struct chain *chain, size_t k, bool *is_known, st
     struct nd_array own[ND_EXACT_LINK_INPUTS] = {0};
     const struct nd_array *inputs[ND_EXACT_LINK_INPUTS] = {0};
     enum nd_status status = ND_OK;
-    size_t op = 0;
-    while (op < N_OPERATORS && strcmp(operators[op].op_type, nd_onnx_text(link->node->op_type)) != 0)
-        op++;
-    *is_known = op < N_OPERATORS && nd_onnx_domain(link->node->domain)[0] == '\0' && !is_affine(chain, link);
+    const char *op_type = nd_onnx_text(link->node->op_type);
+    *is_known = nd_has_word(operators, op_type) && nd_onnx_domain(link->node->domain)[0] == '\0' &&
+                !is_affine(chain, link);
     for (size_t i = 0; i < link->n_inputs && *is_known && status == ND_OK; i++) {
         const struct nd_array *read =
             link->from[i] != SIZE_MAX ? &chain->made[link->from[i]] : link->inputs[i].values;
@@ -266,7 +252,7 @@ static enum nd_status run_link(struct chain *chain, size_t k, bool *is_known, st
     else if (*is_known)
         status = nd_linear_run(chain->job->call, &node, inputs, link->n_inputs, &chain->made[k], err);
     bool is_moved = is_norm && *is_known && makes_a_run(chain->job->layer, &own[0].shape);
-    chain->is_flat[k] = *is_known && (is_moved || !operators[op].is_in_blocks) && is_flat;
+    chain->is_flat[k] = *is_known && (is_moved || !nd_has_word(in_blocks, op_type)) && is_flat;
     *is_known = *is_known && status == ND_OK;
     int axis;
     if (*is_known && !is_norm && sums_rows(chain, k, own, &axis))

@@ -270,8 +270,8 @@ static int64_t bend_tanh(const void *parameters, int64_t x)
 static bool make_tanh_input(const struct nd_quant *x, bool is_gate, struct tanh_input *out)
 {
     /* What tanh reads is in steps of 1/12288, 32768 of them to 8/3: a half less for the gate. */
-    static const double steps = 12288;
-    double factor = (double)x->scale[0] * steps / (is_gate ? 2 : 1);
+    static const float steps = 12288;
+    double factor = (double)(x->scale[0] * steps) / (is_gate ? 2 : 1);
     int exponent; /* factor < 2^exponent */
     frexp(factor, &exponent);
     out->is_gate = is_gate;

@@ -147,6 +147,30 @@ static void functions_of_words_without_evidence_are_not_covered(void **state)
     assert_false(is_covered(&a));
 }
 
+/* Its multiplier is half of a whole number less than 2^-13, which float32 makes a half, and that even. Recorded
+ * of a network of a stranger on gen3. */
+static void the_multiplier_of_a_gate_is_a_float32(void **state)
+{
+    (void)state;
+    static const double x[] = {37044, 29982, 27400, 36851}, expected[] = {59196, 17158, 6348, 58666};
+    struct asked a;
+    struct nd_array made = {0};
+    bool covered;
+    ask_word(&a, "Sigmoid", 0x1.e59d54p-12F, 0x1p-16F, 0);
+    a.zeros[0] = 32220;
+    for (size_t i = 0; i < 4; i++)
+        a.values[0].x[i] = x[i];
+    assert_int_equal(nd_layer_arithmetic_run(nd_layer_arithmetic_from_name("htp-v73"), &a.layer, NULL, &made,
+                                             &covered, NULL),
+                     ND_OK);
+    assert_true(covered);
+    for (size_t i = 0; i < 4; i++)
+        assert_true(made.x[i] == expected[i]);
+    nd_array_deinit(&made);
+    nd_array_deinit(&a.values[0]);
+    nd_array_deinit(&a.values[1]);
+}
+
 static void reduced_words_are_bit_exact(void **state)
 {
     (void)state;
@@ -223,6 +247,7 @@ int main(void)
         cmocka_unit_test(softmax_is_bit_exact),
         cmocka_unit_test(norms_of_words_are_bit_exact),
         cmocka_unit_test(chosen_words_are_bit_exact),
+        cmocka_unit_test(the_multiplier_of_a_gate_is_a_float32),
         cmocka_unit_test(reduced_words_are_bit_exact),
         cmocka_unit_test(strided_depthwise_products_of_words_are_bit_exact),
         cmocka_unit_test(gated_words_are_bit_exact),

@@ -81,6 +81,30 @@ def bent(path, kind=np.uint8):
     return path
 
 
+def gelu_in_parts(path, is_moved):
+    """uint8: half of x (1 + tanh x), each in a layer of its own, of what a Gemm made and a Reshape moved, or not."""
+    rng = np.random.default_rng(2)
+    ranges = {"x": (-1, 1), "gemm": (-3, 3), "moved": (-3, 3), "tanh": (-1, 1), "raised": (0, 2), "gated": (-0.6, 6), "gelu": (-0.3, 3)}
+    constants = {"w": rng.integers(-127, 128, (16, 32)).astype(np.int8), "w.s": np.float32(0.008), "w.z": np.int8(0),
+                 "shape": np.array([1, 8, 32], np.int64)}
+    for name, value in (("one", 1), ("half", 0.5)):
+        constants |= {name: np.array([255], np.uint8), f"{name}.s": np.float32(value / 255), f"{name}.z": np.uint8(0)}
+    for name, (low, high) in ranges.items():
+        scale = np.float32((high - low) / 255)
+        constants |= {f"{name}.s": scale, f"{name}.z": np.uint8(round(-low / scale))}
+    nodes = [ow.node("DequantizeLinear", [name, f"{name}.s", f"{name}.z"], [f"{name}.dq"]) for name in ("w", "one", "half")]
+    x = "moved" if is_moved else "gemm"
+    layers = [("x", None, []), ("gemm", "Gemm", ["x.dq", "w.dq"])] + [("moved", "Reshape", ["gemm.dq", "shape"])] * is_moved
+    layers += [("tanh", "Tanh", [f"{x}.dq"]), ("raised", "Add", ["tanh.dq", "one.dq"]), ("gated", "Mul", [f"{x}.dq", "raised.dq"]),
+               ("gelu", "Mul", ["gated.dq", "half.dq"])]
+    for name, op_type, inputs in layers:
+        nodes += [ow.node(op_type, inputs, [name])] if op_type else []
+        nodes += [ow.node("QuantizeLinear", [name, f"{name}.s", f"{name}.z"], [f"{name}.q"]),
+                  ow.node("DequantizeLinear", [f"{name}.q", f"{name}.s", f"{name}.z"], [f"{name}.dq"])]
+    path.write_bytes(ow.model(nodes, [ow.value_info("x", ow.FLOAT, (8, 16))], [ow.value_info("gelu.dq", ow.FLOAT, None)], constants))
+    return path
+
+
 def gated(path):
     """uint8: x Sigmoid(x) of what a Conv made, in two layers, which the chip makes as one."""
     rng = np.random.default_rng(1)
@@ -228,6 +252,14 @@ class Twin(Scratch):
             differ = [tensor for tensor in real if not np.array_equal(real[tensor], twin[tensor])]
             self.assertLessEqual(set(differ), set(unknown))
             self.assertTrue(kind == np.uint16 or not unknown and not differ, (unknown, differ))
+
+    def test_half_of_a_gelu_in_parts(self):
+        """With what is before it, or by itself where that was moved."""
+        for is_moved in (False, True):
+            model, folder = gelu_in_parts(self.folder / f"{is_moved}.onnx", is_moved), self.folder / str(is_moved)
+            capture(model, ["htp-sim:gen3", "twin:gen3"], PROBES, folder)
+            real, twin = values(folder / "gen3.h5"), values(folder / "twin-gen3.h5")
+            self.assertEqual([tensor for tensor in real if not np.array_equal(real[tensor], twin[tensor])], [])
 
     def test_an_emulated_device_is_its_twin_with_faults(self):
         """emu:htp-v73 makes layers as the twin does, also two as one; behind a fault it reads the faulty values."""

@@ -357,19 +357,38 @@ static bool reads_made_floats(const struct nd_exact_layer *layer)
     return reads;
 }
 
-bool nd_htp_doubts_floats(const struct nd_exact_layer *layer, const struct nd_layer_memory *memory)
+/* Whether the last link, which reads what has the shape of input 0 of the first, sums rows. */
+static bool ends_in_rows(const struct nd_exact_layer *layer, const struct nd_layer_memory *memory)
 {
     const struct nd_htp_job job = {
         .layer = layer, .call = layer->call, .memory = (struct nd_layer_memory *)memory /* only read */};
     struct chain chain = {.job = &job};
-    int axis;
-    if (layer->n_links != 1 || !nd_has_word("Gemm ReduceMean ReduceSum", nd_htp_op_type(layer)))
-        return false;
     struct nd_array own[ND_EXACT_LINK_INPUTS] = {0};
-    for (size_t i = 0; i < layer->links[0].n_inputs; i++)
-        own[i] = layer->links[0].inputs[i].values != NULL ? *layer->links[0].inputs[i].values : own[i];
-    chain.is_laid_out[0] = is_laid_out(&chain, 0);
-    return !sums_rows(&chain, 0, own, &axis);
+    size_t last = layer->n_links - 1;
+    int axis;
+    for (size_t k = 0; k <= last; k++)
+        chain.is_laid_out[k] = is_laid_out(&chain, k);
+    for (size_t i = 0; i < layer->links[last].n_inputs; i++) {
+        const struct nd_array *values = layer->links[i == 0 ? 0 : last].inputs[i].values;
+        own[i] = values != NULL ? *values : own[i];
+    }
+    return sums_rows(&chain, last, own, &axis);
+}
+
+bool nd_htp_doubts_floats(const struct nd_exact_layer *layer, const struct nd_layer_memory *memory)
+{
+    return nd_has_word("Gemm ReduceMean ReduceSum", nd_htp_op_type(layer)) && layer->n_links == 1 &&
+           !ends_in_rows(layer, memory);
+}
+
+bool nd_layer_is_sure_chain(const struct nd_exact_layer *layer, const struct nd_layer_memory *memory)
+{
+    if (layer->n_links != 2)
+        return false;
+    const char *first = nd_onnx_text(layer->links[0].node->op_type),
+               *last = nd_onnx_text(layer->links[1].node->op_type);
+    return (strcmp(first, "Sqrt") == 0 && strcmp(last, "Div") == 0) ||
+           (strcmp(first, "Pow") == 0 && strcmp(last, "ReduceMean") == 0 && ends_in_rows(layer, memory));
 }
 
 bool nd_htp_is_chain(const struct nd_exact_layer *layer)

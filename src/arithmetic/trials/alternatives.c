@@ -279,6 +279,19 @@ bool nd_reads_tanh_and_one(const struct nd_model *model, const struct nd_model_l
                                     behind(model, layer->inputs[1], above_tanh) != SIZE_MAX);
 }
 
+bool nd_is_gated_by_tanh_of(const struct nd_model *model, const struct nd_model_layer *layer, size_t x)
+{
+    static const char *const inside[] = {"Add", "Tanh", "Mul", NULL};
+    for (size_t i = 0; i < layer->n_inputs; i++) {
+        size_t sum = behind(model, layer->inputs[i], inside);
+        const struct nd_model_layer *cubic = sum != SIZE_MAX ? nd_model_layer_of_tensor(model, sum) : NULL;
+        if (cubic != NULL && strcmp(cubic->op_types, "Add") == 0 && cubic->n_inputs == 2 &&
+            (cubic->inputs[0] == x || cubic->inputs[1] == x))
+            return true;
+    }
+    return false;
+}
+
 /* Half of a tensor times one more than a Tanh. */
 static bool is_gelu_in_parts(const struct nd_model *model, const struct nd_model_layer *layer)
 {

@@ -78,6 +78,8 @@ bool nd_is_chain_of(const char *op_types, const char *const *names, size_t n, si
 
 /* Whether the layer reads one more than a Tanh beside another tensor. */
 bool nd_reads_tanh_and_one(const struct nd_model *model, const struct nd_model_layer *layer);
+/* Whether it is the Tanh of a number times a sum of x and another tensor, as a Gelu in parts has it. */
+bool nd_is_gated_by_tanh_of(const struct nd_model *model, const struct nd_model_layer *layer, size_t x);
 
 /* Whether the layer hands on what its maker made with the encoding of a Concat behind it. */
 bool nd_layer_carries(const struct nd_model_layer *layer);

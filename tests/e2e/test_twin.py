@@ -81,6 +81,17 @@ def bent(path, kind=np.uint8):
     return path
 
 
+def pairs(path, steps):
+    """uint8 Softmax of rows of two, whose output has that many steps from 0 to 1."""
+    constants = {"s": np.float32(0.05), "z": np.uint8(128), "t": np.float32(1 / steps), "zero": np.uint8(0)}
+    nodes = [ow.node("QuantizeLinear", ["x", "s", "z"], ["x.q"]), ow.node("DequantizeLinear", ["x.q", "s", "z"], ["x.dq"]),
+             ow.node("Softmax", ["x.dq"], ["softmax"]), ow.node("QuantizeLinear", ["softmax", "t", "zero"], ["y.q"]),
+             ow.node("DequantizeLinear", ["y.q", "t", "zero"], ["y"])]
+    shape = (1, 64, 2)
+    path.write_bytes(ow.model(nodes, [ow.value_info("x", ow.FLOAT, shape)], [ow.value_info("y", ow.FLOAT, shape)], constants))
+    return path
+
+
 def gelu_in_parts(path, is_moved):
     """uint8: half of x (1 + tanh x), each in a layer of its own, of what a Gemm made and a Reshape moved, or not."""
     rng = np.random.default_rng(2)
@@ -252,6 +263,15 @@ class Twin(Scratch):
             differ = [tensor for tensor in real if not np.array_equal(real[tensor], twin[tensor])]
             self.assertLessEqual(set(differ), set(unknown))
             self.assertTrue(kind == np.uint16 or not unknown and not differ, (unknown, differ))
+
+    def test_a_softmax_of_pairs(self):
+        """Not rescaled from 1/256 where the scale is near it, as ONNX Runtime's own, 1/255, is; 1/254 is not."""
+        for steps in (256, 255, 254):
+            model, folder = pairs(self.folder / f"{steps}.onnx", steps), self.folder / str(steps)
+            capture(model, ["htp-sim:gen3", "twin:gen3", "htp-sim:gen1", "twin:gen1"], PROBES, folder)
+            for chip in ("gen1", "gen3"):
+                real, twin = values(folder / f"{chip}.h5"), values(folder / f"twin-{chip}.h5")
+                self.assertEqual([tensor for tensor in real if not np.array_equal(real[tensor], twin[tensor])], [], (steps, chip))
 
     def test_half_of_a_gelu_in_parts(self):
         """With what is before it, or by itself where that was moved."""

@@ -345,6 +345,10 @@ static enum nd_status make_output(const struct nd_htp_job *job, int64_t axis, ma
     return status;
 }
 
+/* Rows of 2 whose scale is that near to the usual one are not rescaled: of 26 scales on gen3 those up to 0.0049
+ * of it. */
+static const float near_usual = 0.005F;
+
 /* Another zero point than 0 and 128, of int8 than -128, does not count, which is a defect
  * (docs/results/found.md#softmax). */
 static enum nd_status make_softmax(const struct nd_htp_job *job, struct nd_error *err)
@@ -356,12 +360,14 @@ static enum nd_status make_softmax(const struct nd_htp_job *job, struct nd_error
         return ND_OK;
     int64_t zero = nd_htp_plain_output(job)->zero_point[0];
     const struct nd_shape *shape = &job->call->inputs[0].values->shape;
+    float ratio = nd_htp_plain_output(job)->scale[0] / bytes.usual_scale;
     bool is_pair = shape->dims[axis] == 2;
     if (is_pair && axis != shape->rank - 1)
         return ND_OK; /* seen once: nearly exact rounding, 11 of 2 560 values off by 1 */
     bool is_kept = !job->is_signed && zero == MIDDLE;
     make_rows *function = is_pair || is_kept || zero == 0 ? make_bytes : make_long_bytes;
-    return make_output(job, axis, function, is_pair ? &of_pairs : is_kept ? &of_rows : NULL, err);
+    const enum nd_htp_method *method = is_pair ? &of_pairs : is_kept ? &of_rows : NULL;
+    return make_output(job, axis, function, is_pair && fabsf(ratio - 1) < near_usual ? NULL : method, err);
 }
 
 static enum nd_status make_softmax16(const struct nd_htp_job *job, struct nd_error *err)

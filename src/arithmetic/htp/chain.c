@@ -95,6 +95,12 @@ static bool is_laid_out(const struct chain *chain, size_t k)
     return is && !nd_htp_keeps_memory(link->node->op_type);
 }
 
+/* Which axis of a tensor of link k is the last one on the device. */
+static int last_axis(const struct chain *chain, size_t k, int rank)
+{
+    return chain->is_laid_out[k] && rank > 2 ? 1 : rank - 1;
+}
+
 /* How link k rounds: v73 the sums (not the differences) of two tensors of one shape half to even where the
  * device's last axis is not short, all else half away from zero (docs/science/htp-arithmetic.md#chains). */
 static double (*rounding_of(const struct chain *chain, size_t k, const struct nd_array *own))(double v)
@@ -105,8 +111,7 @@ static double (*rounding_of(const struct chain *chain, size_t k, const struct nd
     bool is_sum = strcmp(op_type, "Add") == 0;
     if (!is_sum || chain->job->arithmetic->arch != ND_HTP_V73 || own[0].n != own[1].n || shape->rank < 1)
         return round_away;
-    int last = chain->is_laid_out[k] && shape->rank > 2 ? 1 : shape->rank - 1;
-    return shape->dims[last] >= SHORTEST ? round_even : round_away;
+    return shape->dims[last_axis(chain, k, shape->rank)] >= SHORTEST ? round_even : round_away;
 }
 
 /* What the operator made as the float16 that the device makes: it has no infinity. */
@@ -168,13 +173,13 @@ static bool sums_rows(const struct chain *chain, size_t k, const struct nd_array
     const struct nd_exact_link *link = &chain->job->layer->links[k];
     const char *op_type = link->node->op_type;
     bool is_mean = strcmp(op_type, "ReduceMean") == 0;
-    int rank = own[0].shape.rank, last = chain->is_laid_out[k] && rank > 2 ? 1 : rank - 1;
+    int rank = own[0].shape.rank;
     int64_t given;
     if ((!is_mean && strcmp(op_type, "ReduceSum") != 0) ||
         !nd_htp_has_one_axis(link->node, chain->job->call->opset, own[1].n > 0 ? &own[1] : NULL, &given))
         return false;
     *axis = (int)given + (given < 0 ? rank : 0);
-    int64_t n = *axis == last ? own[0].shape.dims[last] : 0;
+    int64_t n = *axis == last_axis(chain, k, rank) ? own[0].shape.dims[*axis] : 0;
     return n > 0 && !(is_mean && link->is_input[0] && n > 2 * LANES && n % (2 * LANES) == 0);
 }
 

@@ -26,6 +26,11 @@ const struct nd_layer_arithmetic *nd_layer_arithmetics(size_t *n)
     return arithmetics;
 }
 
+const struct nd_layer_arithmetic *nd_layer_arithmetic_at(size_t place)
+{
+    return &arithmetics[place];
+}
+
 const struct nd_layer_arithmetic *nd_layer_arithmetic_from_name(const char *name)
 {
     for (size_t i = 0; i < sizeof arithmetics / sizeof arithmetics[0]; i++)

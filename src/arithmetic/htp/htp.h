@@ -43,6 +43,7 @@ struct nd_layer_arithmetic {
 
 /* All of them. "htp-v69" and "htp-v73" are QAIRT 2.47 and 2.51; ":2.48" behind the name is 2.48 to 2.50. */
 const struct nd_layer_arithmetic *nd_layer_arithmetics(size_t *n);
+const struct nd_layer_arithmetic *nd_layer_arithmetic_at(size_t place);
 /* NULL: none is called that. */
 const struct nd_layer_arithmetic *nd_layer_arithmetic_from_name(const char *name);
 

@@ -472,7 +472,7 @@ const struct nd_exact_layer *nd_htp_before_moves(const struct nd_exact_layer *la
 enum nd_status nd_htp_name_axes(const struct nd_exact_layer *layer, struct nd_array *qvalues,
                                 struct nd_error *err);
 
-/* The floats of an operator between layers, each a float16; not covered where one is beyond the greatest. */
+/* The floats of an operator between layers, each a float16; not covered where the device makes others. */
 enum nd_status nd_htp_floats(const struct nd_htp_job *job, struct nd_error *err);
 
 /* Whether it is not known in which order such an operator adds up its floats. */

@@ -13,12 +13,6 @@
 #include "core/tensors/scales.h"
 #include "core/text/strbuf.h"
 
-static const struct nd_layer_arithmetic *arithmetic_at(size_t p)
-{
-    size_t n;
-    return &nd_layer_arithmetics(&n)[p];
-}
-
 /* The values of a device are not known: they are to be made. */
 static bool is_blind(const struct nd_layer_trial *trial)
 {
@@ -243,8 +237,8 @@ static enum nd_status nd_layer_join(struct nd_layer_trial *trial, const struct n
         fused->is_open[arithmetic] = fused->is_open[arithmetic] || choices[i].is_either;
     }
     if (is_known && status == ND_OK)
-        status = nd_layer_run_with(arithmetic_at(arithmetic), layer, &encodings, &fused->qvalues[arithmetic],
-                                   &fused->is_covered[arithmetic], &why);
+        status = nd_layer_run_with(nd_layer_arithmetic_at(arithmetic), layer, &encodings,
+                                   &fused->qvalues[arithmetic], &fused->is_covered[arithmetic], &why);
     for (size_t i = 0; i < n; i++)
         nd_array_deinit(&choices[i].own.qvalues);
     if (status == ND_OK)
@@ -398,8 +392,8 @@ static enum nd_status make_part(const struct nd_layer_trial *trial, const struct
         status = nd_layer_run_gated(layer, &gate, &kept->qvalues[p], &kept->is_covered[p], &why);
     }
     if (status == ND_OK && !kept->is_covered[p])
-        status = nd_layer_run_with(arithmetic_at(p), layer, encodings, &kept->qvalues[p], &kept->is_covered[p],
-                                   &why);
+        status = nd_layer_run_with(nd_layer_arithmetic_at(p), layer, encodings, &kept->qvalues[p],
+                                   &kept->is_covered[p], &why);
     kept->is_open[p] = encodings->after != ND_LAYER_AFTER_NONE && status == ND_ERR_UNSUPPORTED;
     return settle_made(status, &why, &kept->qvalues[p], &kept->is_covered[p], NULL);
 }
@@ -554,8 +548,9 @@ static enum nd_status run_moved(struct nd_layer_trial *trial, const struct nd_ex
         struct nd_array made = {0};
         bool is_covered = false;
         struct nd_error why = {0};
-        status = way < 0 ? nd_layer_run_with(arithmetic_at(p), layer, &encodings, &made, &is_covered, &why)
-                         : nd_layer_run_laid_out(layer, way > 0, shape, &made, &is_covered, &why);
+        status = way < 0
+                     ? nd_layer_run_with(nd_layer_arithmetic_at(p), layer, &encodings, &made, &is_covered, &why)
+                     : nd_layer_run_laid_out(layer, way > 0, shape, &made, &is_covered, &why);
         status = settle_made(status, &why, &made, &is_covered, err);
         /* Blindly what was made is taken, and it is open where it lies where that differs. */
         fused->is_open[p] = fused->is_open[p] || (is_blind(trial) && is_covered && fused->is_covered[p] &&
@@ -594,7 +589,7 @@ static enum nd_status run_fused(struct nd_layer_trial *trial, const struct nd_ex
                                          ? nd_layer_trial_kept(trial, layer->input_tensors[0], layer->tensor, p)
                                          : NULL;
     if (divided != NULL)
-        return settle_made(nd_layer_run_brought(arithmetic_at(p), layer, divided,
+        return settle_made(nd_layer_run_brought(nd_layer_arithmetic_at(p), layer, divided,
                                                 nd_divided_from(trial->model, layer->input_tensors[0]), qvalues,
                                                 is_covered, &why),
                            &why, qvalues, is_covered, err);
@@ -609,7 +604,7 @@ static enum nd_status run_fused(struct nd_layer_trial *trial, const struct nd_ex
 static enum nd_status run_forced(struct nd_layer_trial *trial, const struct nd_exact_layer *layer, size_t p,
                                  const struct nd_array *given, struct nd_error *err)
 {
-    const struct nd_layer_arithmetic *arithmetic = arithmetic_at(p);
+    const struct nd_layer_arithmetic *arithmetic = nd_layer_arithmetic_at(p);
     const struct nd_alternatives *a = trial->alternatives;
     struct nd_layer_made *forced = &trial->others[ND_ALTERNATIVE_FORCED];
     bool is_here = a->is_forced_here[layer->tensor];
@@ -637,7 +632,7 @@ static enum nd_status run_forced(struct nd_layer_trial *trial, const struct nd_e
 static enum nd_status run_others(struct nd_layer_trial *trial, const struct nd_exact_layer *layer, size_t p,
                                  const struct nd_array *given, struct nd_error *err)
 {
-    const struct nd_layer_arithmetic *arithmetic = arithmetic_at(p);
+    const struct nd_layer_arithmetic *arithmetic = nd_layer_arithmetic_at(p);
     const struct nd_alternatives *a = trial->alternatives;
     struct nd_layer_made *v81 = &trial->others[ND_ALTERNATIVE_V81];
     struct nd_error why = {0};

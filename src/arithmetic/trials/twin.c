@@ -117,21 +117,15 @@ static void judge(struct nd_twin *twin, const struct nd_exact_layer *layer, cons
 
 /* ---- a run ---- */
 
-static const struct nd_layer_arithmetic *arithmetic_of(const struct nd_twin *twin)
-{
-    size_t n;
-    return &nd_layer_arithmetics(&n)[twin->trial.only];
-}
-
 static enum nd_status make_floats(struct nd_twin *twin, const struct nd_exact_layer *layer,
                                   struct nd_array *floats, bool *is_made, struct nd_error *err)
 {
     struct nd_error why;
     mark_behind(twin, layer->tensor, layer->input_tensors, layer->call->n_inputs);
-    enum nd_status status =
-        nd_layer_arithmetic_run(arithmetic_of(twin), layer, twin->trial.memory, floats, is_made, &why);
+    enum nd_status status = nd_layer_arithmetic_run(nd_layer_arithmetic_at(twin->trial.only), layer,
+                                                    twin->trial.memory, floats, is_made, &why);
     if (status == ND_OK && *is_made &&
-        nd_layer_arithmetic_doubt(arithmetic_of(twin), layer, twin->trial.memory) > 0)
+        nd_layer_arithmetic_doubt(nd_layer_arithmetic_at(twin->trial.only), layer, twin->trial.memory) > 0)
         mark(twin, layer->tensor, not_complete);
     if (status != ND_ERR_UNSUPPORTED && status != ND_ERR_FORMAT) {
         if (status != ND_OK && err != NULL)

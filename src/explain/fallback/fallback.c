@@ -590,7 +590,7 @@ static bool is_left_open(const struct nd_fallback *f, size_t device, size_t step
 static enum nd_status judge_by_arithmetic(struct nd_fallback *f, size_t device, size_t step, bool *is_told,
                                           struct nd_error *err)
 {
-    size_t arithmetic = f->layer_arithmetic[device], n_arithmetics;
+    size_t arithmetic = f->layer_arithmetic[device];
     const struct nd_layer_tally *layers = nd_layer_tally_of(f->evaluation, device, step);
     if (arithmetic == SIZE_MAX || layers->doubt[arithmetic] >= 1 ||
         layers->n[arithmetic] < f->out->devices[device].layers[step].n_qvalues)
@@ -610,7 +610,7 @@ static enum nd_status judge_by_arithmetic(struct nd_fallback *f, size_t device, 
          is_left_open(f, device, step, arithmetic) || follows_otherwise(&f->out->devices[device].layers[step])))
         return ND_OK;
     f->values[nd_fallback_at(f, device, step)] = weight;
-    const char *name = nd_layer_arithmetics(&n_arithmetics)[arithmetic].name;
+    const char *name = nd_layer_arithmetic_at(arithmetic)->name;
     return nd_fallback_add(nd_fallback_execution_of(f, device, step), "program", weight, err,
                            "of %" PRIu64 " quantised values on which %s and exact rounding differ %" PRIu64
                            " are the former's and %" PRIu64 " the latter's",

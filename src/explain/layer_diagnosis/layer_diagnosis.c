@@ -136,9 +136,9 @@ static void choose_arithmetics(struct nd_layer_diagnosis *diagnosis)
     size_t n;
     const struct nd_rounding_rule *arithmetics = nd_rounding_rules(&n);
     diagnosis->usual = arithmetics[observed->arithmetic != SIZE_MAX ? observed->arithmetic : 0];
-    size_t layer_arithmetic = job->observations->layer_arithmetic[diagnosis->device], n_layer_arithmetics;
+    size_t layer_arithmetic = job->observations->layer_arithmetic[diagnosis->device];
     if (layer_arithmetic != SIZE_MAX && !observed->is_of_values)
-        diagnosis->layer_arithmetic = &nd_layer_arithmetics(&n_layer_arithmetics)[layer_arithmetic];
+        diagnosis->layer_arithmetic = nd_layer_arithmetic_at(layer_arithmetic);
     choose_method(diagnosis, observed, layer_arithmetic);
     for (size_t p = 0; p < n && !diagnosis->has_other; p++)
         if (observed->tally->n_open > 0 && observed->tally->wrong[p] == 0) {
@@ -401,13 +401,13 @@ static enum nd_status nd_layer_diagnosis_make_input(struct nd_layer_diagnosis *d
                                                     struct nd_array *qvalues, bool *is_made,
                                                     struct nd_error *err)
 {
-    size_t arithmetic = diagnosis->job->observations->layer_arithmetic[diagnosis->device], n;
+    size_t arithmetic = diagnosis->job->observations->layer_arithmetic[diagnosis->device];
     size_t step = diagnosis->job->plan->step_of_tensor[layer->tensor];
     *is_made = false;
     if (arithmetic == SIZE_MAX ||
         nd_observed_arithmetic_of(diagnosis->job, diagnosis->device, step)->is_of_values)
         return ND_OK;
-    return nd_layer_arithmetic_run(&nd_layer_arithmetics(&n)[arithmetic], layer, NULL, qvalues, is_made, err);
+    return nd_layer_arithmetic_run(nd_layer_arithmetic_at(arithmetic), layer, NULL, qvalues, is_made, err);
 }
 
 static enum nd_status run(struct nd_layer_diagnosis *diagnosis, struct nd_layer_diagnosis_remade *input,

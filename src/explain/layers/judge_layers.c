@@ -506,8 +506,7 @@ static enum nd_status name_arithmetic(size_t arithmetic, char **out, struct nd_e
 
 static enum nd_status name_layer_arithmetic(size_t arithmetic, char **out, struct nd_error *err)
 {
-    size_t n;
-    *out = nd_strdup(nd_layer_arithmetics(&n)[arithmetic].name);
+    *out = nd_strdup(nd_layer_arithmetic_at(arithmetic)->name);
     return *out != NULL ? ND_OK : nd_fail_memory(err);
 }
 

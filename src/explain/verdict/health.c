@@ -306,13 +306,13 @@ static enum nd_status try_alternatives(const struct nd_explain_job *job, size_t 
 {
     struct nd_explained_layer *layer = &job->out->devices[device].layers[step];
     const struct nd_observed_arithmetic *observed = nd_observed_arithmetic_of(job, device, step);
-    size_t arithmetic = job->observations->layer_arithmetic[device], n;
+    size_t arithmetic = job->observations->layer_arithmetic[device];
     for (size_t k = 0; k < ND_N_ALTERNATIVES && arithmetic != SIZE_MAX; k++) {
         enum nd_alternative alternative = (enum nd_alternative)k;
         if (!follows_other(observed, alternative, arithmetic))
             continue;
         free(layer->arithmetic);
-        layer->arithmetic = nd_strdup(nd_layer_arithmetics(&n)[arithmetic].name);
+        layer->arithmetic = nd_strdup(nd_layer_arithmetic_at(arithmetic)->name);
         layer->n_unexplained = 0;
         layer->explained_fraction = 1;
         struct nd_strbuf text = {0};

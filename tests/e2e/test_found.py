@@ -275,8 +275,7 @@ class Found(Scratch):
         for device in self.EVERY:
             wrong = (np.abs(codes[device]["made"] - codes["cpu"]["made"]) > 1).reshape(2, 8, 12, 8)
             self.assertGreater(wrong[:, :4, :8].mean(), 0.5, device)
-            if "gen1" not in device:
-                self.assertFalse(wrong[:, 4:].any() or wrong[:, :, 8:].any(), device)
+            self.assertLess(wrong[:, 4:].mean(), 0.1, device)
             for layer in "made", "y":
                 self.assertIn("takes parts of a picture twice", self.faulty("softplus.u8.onnx", device, layer)["known_defect"])
 

@@ -323,6 +323,68 @@ class Twin(Scratch):
         npudiff("init", model, "-d", "twin:gen1", "-d", "twin:gen3", "-o", self.folder / "c.yaml", env=none)
         self.assertIn("READY", npudiff("qualify", self.folder / "c.yaml", "-o", self.folder / "out", env=none))
 
+    def check(self, *words, expect=0):
+        return json.loads(npudiff("twin", "check", *words, "--json", expect=expect))
+
+    def test_a_twin_is_held_against_the_chip(self):
+        """`twin check` of the simulator: all equal, and in one value of one sample that is changed."""
+        model, certificate = MODELS / "cnn.w8a8.onnx", self.folder / "cert.json"
+        said = npudiff("twin", "check", model, "-d", "htp-sim:gen1", "-d", "htp-sim:gen3", "-p", "uniform:4", "-p", "ones",
+                       "-o", self.folder / "chips", "--certificate", certificate)
+        self.assertIn("EQUAL", said)
+        found = json.loads(certificate.read_text())
+        self.assertEqual([d["twin"] for d in found["devices"]], ["SM8450@qairt-2.51.0", "SM8650@qairt-2.51.0"])
+        for device in found["devices"]:
+            counts = device["counts"]
+            self.assertEqual((counts["equal"], counts["claimed"], counts["samples_equal"], counts["left_out"]),
+                             (counts["tensors"], counts["tensors"], 5, 0))
+            with Capture(device["capture"]) as opened:
+                self.assertEqual(counts["tensors"], len(opened.column("edges", "name")))
+        # Another chip's twin differs, in a tensor that it claims; as NumPy counts it.
+        other = self.check(self.folder / "chips/gen3.h5", "--as", "gen1", expect=1)["devices"][0]
+        capture(model, ["twin:gen1"], ["uniform:4", "ones"], self.folder / "gen1.h5")
+        gen3, gen1 = values(self.folder / "chips/gen3.h5"), values(self.folder / "gen1.h5")
+        self.assertEqual({t["tensor"]: t["values_differing"] for t in other["tensors"]},
+                         {name: int((gen3[name] != gen1[name]).sum()) for name in gen3})
+        self.assertEqual(other["counts"]["values"], sum(array.size for array in gen3.values()))
+        first = next(t for t in other["tensors"] if t["values_differing"])
+        self.assertEqual((first["claim"], first["largest"]), ("claimed", 1))
+
+    def test_a_twin_is_held_against_digests(self):
+        """A capture without values: the same samples differ."""
+        capture("cnn.w8a8.onnx", ["htp-sim:gen3"], ["uniform:3"], self.folder / "d.h5", "--store", "digest")
+        found = self.check(self.folder / "d.h5", "--quantised", MODELS / "cnn.w8a8.onnx")
+        self.assertEqual(found["result"], "equal")
+        found = self.check(self.folder / "d.h5", "--quantised", MODELS / "cnn.w8a8.onnx", "--as", "gen1", expect=1)
+        self.assertTrue(any(t["samples_differing"] and t["values_differing"] is None for t in found["devices"][0]["tensors"]))
+
+    def test_a_difference_that_the_twin_announces(self):
+        """The Softplus is marked, and what follows from it."""
+        model = softplus(self.folder / "s.onnx")
+        found = json.loads(npudiff("twin", "check", model, "-d", "htp-sim:gen3", "-p", "uniform:2", "-o", self.folder / "s", "--json", expect=4))
+        claims = {t["tensor"]: (t["claim"], t["values_differing"] > 0) for t in found["devices"][0]["tensors"]}
+        self.assertEqual(claims, {"x": ("claimed", False), "relu": ("claimed", False), "softplus": ("not-known", True), "y": ("behind", True)})
+        self.assertEqual(found["result"], "not-known")
+
+    def test_what_has_no_twin(self):
+        """Captures of no chip, of another model, without inputs; wrong words: each says why, and nothing is written."""
+        cnn, certificate = MODELS / "cnn.w8a8.onnx", self.folder / "none.json"
+        capture(cnn, ["exact"], ["ones"], self.folder / "e.h5")
+        cases = [(["check", self.folder / "e.h5"], 3, "does not say which Snapdragon"),
+                 (["check", self.folder / "e.h5", "--quantised", MODELS / "cnn.w8a16.onnx", "--as", "gen3"], 3, "another model"),
+                 (["check", self.folder / "e.h5", "--as", "gen9"], 2, "gen9"),
+                 (["check", self.folder / "e.h5", "-o", "x"], 2, "need -d"),
+                 (["check", self.folder / "nothing.h5"], 2, "nothing.h5"),
+                 (["check", cnn, cnn, "-d", "htp-sim:gen3"], 2, "one model"),
+                 (["prove", self.folder / "e.h5"], 2, "check")]
+        for words, code, said in cases:
+            with self.subTest(words=words):
+                done = npudiff("twin", *words, "--certificate", certificate, expect=None)
+                self.assertEqual(done.returncode, code, done.stderr)
+                self.assertIn(said, " ".join(done.stderr.split()))
+                self.assertFalse(certificate.exists())
+        self.assertEqual(self.check(self.folder / "e.h5", "--as", "gen3", expect=1)["devices"][0]["device"], "exact")
+
     def test_bad_devices(self):
         """An unknown chipset, SDK or option is named with what is known; float models are refused."""
         cases = {"twin:gen9": "gen9", "twin:gen3@qairt-2.52": "qairt-2.47 to qairt-2.51", "twin:gen3@qairt-2.480": "2.480",

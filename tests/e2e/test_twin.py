@@ -116,6 +116,32 @@ def gelu_in_parts(path, is_moved):
     return path
 
 
+def clipped(path):
+    """uint8: Clips with encodings of their own of a Conv, of a Slice and a Transpose of it, and of a Softplus."""
+    rng = np.random.default_rng(1)
+    constants = {"x.s": np.float32(4 / 255), "x.z": np.uint8(100), "plus.s": np.float32(0.0261), "plus.z": np.uint8(0),
+                 "least": np.float32(-1), "greatest": np.float32(1.6), "clip.s": np.float32(2.6 / 255), "clip.z": np.uint8(98),
+                 "w.s": np.float32(0.01), "w.z": np.int8(0), "w": rng.integers(-127, 128, (8, 8, 1, 1)).astype(np.int8),
+                 "one": np.array([1], np.int64), "five": np.array([5], np.int64)}
+    nodes = [ow.node("DequantizeLinear", ["w", "w.s", "w.z"], ["w.dq"])]
+
+    def quantised(name, encoding):
+        nodes.extend([ow.node("QuantizeLinear", [name, encoding + ".s", encoding + ".z"], [name + ".q"]),
+                      ow.node("DequantizeLinear", [name + ".q", encoding + ".s", encoding + ".z"], [name + ".dq"])])
+    quantised("x", "x")
+    for op_type, inputs, name, more in (("Conv", ["x.dq", "w.dq"], "conv", {}), ("Slice", ["conv.dq", "one", "five", "one"], "sliced", {}),
+                                        ("Transpose", ["conv.dq"], "turned", {"perm": [0, 2, 3, 1]}), ("Softplus", ["x.dq"], "plus", {})):
+        nodes.append(ow.node(op_type, inputs, [name], **more))
+        quantised(name, "plus" if name == "plus" else "x")
+    outputs = {"conv": (1, 8, 4, 6), "sliced": (1, 4, 4, 6), "turned": (1, 4, 6, 8), "plus": (1, 8, 4, 6)}
+    for name in outputs:
+        nodes.append(ow.node("Clip", [name + ".dq", "least", "greatest"], ["clip-" + name]))
+        quantised("clip-" + name, "clip")
+    path.write_bytes(ow.model(nodes, [ow.value_info("x", ow.FLOAT, (1, 8, 4, 6))],
+                              [ow.value_info(f"clip-{name}.dq", ow.FLOAT, shape) for name, shape in outputs.items()], constants))
+    return path
+
+
 def gated(path):
     """uint8: x Sigmoid(x) of what a Conv made, in two layers, which the chip makes as one."""
     rng = np.random.default_rng(1)
@@ -272,6 +298,14 @@ class Twin(Scratch):
             for chip in ("gen1", "gen3"):
                 real, twin = values(folder / f"{chip}.h5"), values(folder / f"twin-{chip}.h5")
                 self.assertEqual([tensor for tensor in real if not np.array_equal(real[tensor], twin[tensor])], [], (steps, chip))
+
+    def test_a_clip_of_bytes(self):
+        """With a Conv before it, also behind a Transpose; by itself behind what else moves or makes values."""
+        model = clipped(self.folder / "clips.onnx")
+        capture(model, ["htp-sim:gen3", "twin:gen3", "htp-sim:gen1", "twin:gen1"], PROBES, self.folder / "clips")
+        for chip in ("gen1", "gen3"):
+            real, twin = values(self.folder / f"clips/{chip}.h5"), values(self.folder / f"clips/twin-{chip}.h5")
+            self.assertEqual([tensor for tensor in real if not np.array_equal(real[tensor], twin[tensor])], [], chip)
 
     def test_half_of_a_gelu_in_parts(self):
         """With what is before it, or by itself where that was moved."""

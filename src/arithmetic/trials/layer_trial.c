@@ -766,6 +766,23 @@ const struct nd_array *nd_layer_trial_choose(const struct nd_layer_trial *trial,
     return forced != NULL ? forced : trial->is_v81 && v81 != NULL ? v81 : made;
 }
 
+/* Whether a Concat joins what a MaxPool brought to another encoding, or half of a Gelu in parts: neither is
+ * always made as it was seen to be (two networks of a stranger). */
+static bool joins_doubtful(const struct nd_layer_trial *trial, const struct nd_model_layer *own)
+{
+    const struct nd_alternatives *a = trial->alternatives;
+    for (size_t i = 0; a->is_joined[own->tensor] && i < own->n_inputs; i++) {
+        const struct nd_model_layer *maker = nd_model_layer_of_tensor(trial->model, own->inputs[i]);
+        size_t from = maker != NULL && maker->n_inputs == 1 ? maker->inputs[0] : SIZE_MAX;
+        if (from != SIZE_MAX && ((is_of_numbers(maker) && a->gated[from] != SIZE_MAX) ||
+                                 (strcmp(maker->op_types, "MaxPool") == 0 &&
+                                  !nd_quant_is_same(&nd_model_tensor(trial->model, from)->quant,
+                                                    &nd_model_tensor(trial->model, own->inputs[i])->quant))))
+            return true;
+    }
+    return false;
+}
+
 bool nd_layer_trial_is_uncertain(const struct nd_layer_trial *trial, const struct nd_exact_layer *layer,
                                  size_t p, const struct nd_array *chosen)
 {
@@ -776,6 +793,8 @@ bool nd_layer_trial_is_uncertain(const struct nd_layer_trial *trial, const struc
     const struct nd_alternatives *a = trial->alternatives;
     size_t from = own->n_inputs == 1 ? own->inputs[0] : SIZE_MAX;
     const struct nd_model_layer *maker = from != SIZE_MAX ? nd_model_layer_of_tensor(trial->model, from) : NULL;
+    if (joins_doubtful(trial, own))
+        return true;
     bool is_wide = nd_dtype_size_bytes(layer->dtype) > 1,
          is_number = from != SIZE_MAX && ND_IS_ONE_OF(own->op_types, "Div", "Mul", "Sub");
     if (is_number && is_wide && a->gated[from] != SIZE_MAX && a->gates[from] == ND_GATE_GELU)

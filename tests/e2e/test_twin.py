@@ -210,6 +210,29 @@ class Twin(Scratch):
                     reasons = marks(self.folder / model / f"twin-{chip}.h5")[0].values()
                     self.assertEqual([why for why in reasons if "not complete" not in why], [])
 
+    def test_processors_change_nothing(self):
+        """On one processor and on all: values, what is not known, repeats; and which sample fails."""
+        model, all_of_them = softplus(self.folder / "s.onnx"), os.sched_getaffinity(0)
+        strict = capture_command(model, ["twin:gen3?strict=1"], PROBES, self.folder / "strict.h5")
+        said = {}
+        for name, processors in (("one", {min(all_of_them)}), ("all", all_of_them)):
+            os.sched_setaffinity(0, processors)
+            try:
+                for device in ("twin:gen3", "exact"):
+                    capture(model, [device], ["uniform:7", "ones"], self.folder / f"{device[:5]}-{name}.h5", "--repeats", "2")
+                said[name] = npudiff(*strict, "-f", expect=5).replace("-one", "").replace("-all", "")
+            finally:
+                os.sched_setaffinity(0, all_of_them)
+        for device in ("twin:", "exact"):
+            one, every = (self.folder / f"{device}-{name}.h5" for name in ("one", "all"))
+            npudiff("compare", one, every)
+            with Capture(one) as a, Capture(every) as b:
+                for probe in ("uniform", "ones"):
+                    np.testing.assert_array_equal(a.values(probe, "y"), b.values(probe, "y"))
+                    self.assertTrue((b.file[f"probes/{probe}/latency_us"][:] > 0).all())
+        self.assertEqual(marks(self.folder / "twin:-one.h5"), marks(self.folder / "twin:-all.h5"))
+        self.assertEqual(said["one"], said["all"])
+
     def test_outputs_alone(self):
         """What is not recorded may be made in one operation with what reads it: the simulator's outputs all the same,
         and those that the twin has where it records all."""

@@ -548,9 +548,9 @@ static bool is_silu_that_races(const struct nd_model *model, const struct nd_exa
 
 static bool is_float_softplus(const struct nd_model *model, const struct nd_model_layer *layer)
 {
-    bool is_joined = strchr(layer->op_types, '+') != NULL;
+    bool is_joined = strchr(layer->op_types, '+') != NULL; /* of 8 bits by itself it is a table */
     return strstr(layer->op_types, "Softplus") != NULL &&
-           (is_joined || !nd_dtype_is_integer(nd_model_tensor(model, layer->tensor)->dtype));
+           (is_joined || nd_dtype_size_bytes(nd_model_tensor(model, layer->tensor)->dtype) != 1);
 }
 
 /* Whether it is a picture in blocks whose last row of blocks is not full, and there is another row of them. */

@@ -795,6 +795,13 @@ bool nd_layer_trial_is_uncertain(const struct nd_layer_trial *trial, const struc
     const struct nd_model_layer *maker = from != SIZE_MAX ? nd_model_layer_of_tensor(trial->model, from) : NULL;
     if (joins_doubtful(trial, own))
         return true;
+    /* Each of one network of a stranger: a MaxPool of what is written in a forced encoding, and slopes of 16
+     * bits where nothing is negative, which made 0 of single values. */
+    if (from != SIZE_MAX && strcmp(own->op_types, "MaxPool") == 0 && a->forced[from] != NULL)
+        return true;
+    if (strcmp(own->op_types, "PRelu") == 0 && nd_dtype_size_bytes(layer->dtype) > 1 &&
+        layer->call->inputs[0].quant != NULL && layer->call->inputs[0].quant->zero_point[0] == 0)
+        return true;
     bool is_wide = nd_dtype_size_bytes(layer->dtype) > 1,
          is_number = from != SIZE_MAX && ND_IS_ONE_OF(own->op_types, "Div", "Mul", "Sub");
     if (is_number && is_wide && a->gated[from] != SIZE_MAX && a->gates[from] == ND_GATE_GELU)

@@ -26,7 +26,6 @@ struct nd_runtime {
 };
 
 struct output {
-    struct nd_session_io io;
     unsigned char *bytes;
     size_t capacity;
     bool is_made;
@@ -44,7 +43,7 @@ struct nd_runtime_session {
     const char *arch, *sdk; /* of it; of the options */
     bool is_strict, *is_hidden;
     size_t n_inputs, n_outputs;
-    struct nd_session_io *ios;
+    struct nd_session_io *ios, *output_ios;
     struct nd_array *inputs;
     struct output *outputs;
     struct nd_made_outputs made;
@@ -185,13 +184,14 @@ static enum nd_status describe_outputs(struct nd_runtime_session *session, struc
                                 session->arch != NULL ? ND_DTYPE_F32 : ND_DTYPE_F64, err));
     session->n_outputs = session->made.n;
     session->outputs = nd_calloc(session->n_outputs, sizeof *session->outputs);
-    ND_TRY_MEMORY(session->outputs != NULL, err);
+    session->output_ios = nd_calloc(session->n_outputs, sizeof *session->output_ios);
+    ND_TRY_MEMORY(session->outputs != NULL && session->output_ios != NULL, err);
     for (size_t i = 0; i < session->n_outputs; i++) {
-        session->outputs[i].io =
+        session->output_ios[i] =
             (struct nd_session_io){.name = nd_strdup(nd_model_output(session->model, i)->name),
                                    .dtype = session->made.items[i].dtype,
                                    .shape.rank = -1};
-        ND_TRY_MEMORY(session->outputs[i].io.name != NULL, err);
+        ND_TRY_MEMORY(session->output_ios[i].name != NULL, err);
     }
     return ND_OK;
 }
@@ -243,9 +243,9 @@ void nd_session_destroy(struct nd_runtime_session **session)
         if (s->inputs != NULL)
             nd_array_deinit(&s->inputs[i]);
     }
-    for (size_t i = 0; s->outputs != NULL && i < s->n_outputs; i++)
-        ND_FREE_ALL(s->outputs[i].io.name, s->outputs[i].bytes);
-    ND_FREE_ALL(s->ios, s->inputs, s->outputs);
+    for (size_t i = 0; s->outputs != NULL && s->output_ios != NULL && i < s->n_outputs; i++)
+        ND_FREE_ALL(s->output_ios[i].name, s->outputs[i].bytes);
+    ND_FREE_ALL(s->ios, s->output_ios, s->inputs, s->outputs);
     nd_made_outputs_deinit(&s->made);
     nd_emulator_destroy(&s->emulator);
     nd_twin_destroy(&s->twin);
@@ -260,29 +260,9 @@ void nd_session_destroy(struct nd_runtime_session **session)
     *session = NULL;
 }
 
-size_t nd_session_n_inputs(const struct nd_runtime_session *session)
+struct nd_session_ends nd_session_ends(const struct nd_runtime_session *session)
 {
-    return session->n_inputs;
-}
-
-const struct nd_session_io *nd_session_input(const struct nd_runtime_session *session, size_t i)
-{
-    return &session->ios[i];
-}
-
-void nd_session_set_input_shape(struct nd_runtime_session *session, size_t i, const struct nd_shape *shape)
-{
-    session->ios[i].shape = *shape; /* the model has no open dimensions: it is the same */
-}
-
-size_t nd_session_n_outputs(const struct nd_runtime_session *session)
-{
-    return session->n_outputs;
-}
-
-const struct nd_session_io *nd_session_output(const struct nd_runtime_session *session, size_t i)
-{
-    return &session->outputs[i].io;
+    return (struct nd_session_ends){session->ios, session->n_inputs, session->output_ios, session->n_outputs};
 }
 
 void nd_session_missing(const struct nd_runtime_session *session, nd_missing_visit *visit, void *context)
@@ -317,13 +297,14 @@ static enum nd_status found(void *context, size_t tensor, const struct nd_array 
     struct nd_runtime_session *session = context;
     for (size_t i = session->made.last_of[tensor]; i != SIZE_MAX; i = session->made.items[i].next) {
         struct output *output = &session->outputs[i];
+        enum nd_dtype dtype = session->output_ios[i].dtype;
         size_t size_bytes;
-        ND_TRY(nd_shape_size_bytes(&values->shape, output->io.dtype, &size_bytes, err));
+        ND_TRY(nd_shape_size_bytes(&values->shape, dtype, &size_bytes, err));
         ND_TRY_MEMORY(nd_grow((void **)&output->bytes, &output->capacity, size_bytes, 1), err);
         nd_made_output_store(&session->made.items[i], values, output->bytes);
         output->is_made = true;
         session->views[i] = (struct nd_output_view){
-            .dtype = output->io.dtype, .shape = values->shape, .data = output->bytes, .size_bytes = size_bytes};
+            .dtype = dtype, .shape = values->shape, .data = output->bytes, .size_bytes = size_bytes};
     }
     return ND_OK;
 }
@@ -359,8 +340,8 @@ enum nd_status nd_session_run(struct nd_runtime_session *session, const void *co
         ND_TRY(nd_twin_refuse_unknown(session->twin, (const char *const *)session->names, err));
     for (size_t i = 0; i < session->n_outputs; i++)
         if (!session->outputs[i].is_made)
-            return nd_fail(err, ND_E_EXACT_OPERATOR, session->outputs[i].io.name,
-                           "output '%s' was not computed", session->outputs[i].io.name);
+            return nd_fail(err, ND_E_EXACT_OPERATOR, session->output_ios[i].name,
+                           "output '%s' was not computed", session->output_ios[i].name);
     return ND_OK;
 }
 

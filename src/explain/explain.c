@@ -478,20 +478,6 @@ static size_t unreached_from(const struct nd_plan *plan, const struct nd_explana
     return step;
 }
 
-static void mark_step_unevaluable(const struct nd_evaluation *evaluation, struct nd_explanation *out, size_t s)
-{
-    struct nd_explained_step *step = &out->steps[s];
-    for (size_t i = 0; i < evaluation->plan->n_samples; i++) {
-        const struct nd_reference_sums *sums = nd_reference_sums_of(evaluation, i, s);
-        if (sums->is_missed && step->unreached_from == SIZE_MAX)
-            step->unreached_from = unreached_from(evaluation->plan, out, s);
-        if (sums->is_float_missed && step->has_float) {
-            step->has_float = false;
-            step->lacks_float = true;
-        }
-    }
-}
-
 static enum nd_status mark_unevaluable_on_device(const struct nd_evaluation *evaluation,
                                                  struct nd_explanation *out, size_t device, size_t step,
                                                  struct nd_error *err)
@@ -518,7 +504,16 @@ static enum nd_status explain_mark_unevaluable(const struct nd_evaluation *evalu
 {
     const struct nd_plan *plan = evaluation->plan;
     for (size_t s = 0; s < plan->n_steps; s++) {
-        mark_step_unevaluable(evaluation, out, s);
+        struct nd_explained_step *step = &out->steps[s];
+        for (size_t i = 0; i < evaluation->plan->n_samples; i++) {
+            const struct nd_reference_sums *sums = nd_reference_sums_of(evaluation, i, s);
+            if (sums->is_missed && step->unreached_from == SIZE_MAX)
+                step->unreached_from = unreached_from(evaluation->plan, out, s);
+            if (sums->is_float_missed && step->has_float) {
+                step->has_float = false;
+                step->lacks_float = true;
+            }
+        }
         for (size_t d = 0; d < plan->n_devices; d++)
             if (!plan->sources[d].is_failed)
                 ND_TRY(mark_unevaluable_on_device(evaluation, out, d, s, err));

@@ -400,14 +400,6 @@ static enum nd_status nd_study_init(struct nd_study *study, const struct nd_plan
     return ND_OK;
 }
 
-static void nd_pairs_deinit(struct nd_study *study)
-{
-    for (size_t p = 0; study->pairs != NULL && p < study->n_pairs; p++)
-        for (size_t i = 0; i < study->pairs[p].n_between; i++)
-            ND_FREE_ALL(study->pairs[p].between[i].low, study->pairs[p].between[i].high);
-    free(study->pairs);
-}
-
 static void nd_study_deinit(struct nd_study *study)
 {
     for (size_t i = 0; study->inputs != NULL && i < study->n_samples * study->n_inputs; i++)
@@ -427,7 +419,10 @@ static void nd_study_deinit(struct nd_study *study)
         free(study->flats[s].flat);
     free(study->channels);
     free(study->flats);
-    nd_pairs_deinit(study);
+    for (size_t p = 0; study->pairs != NULL && p < study->n_pairs; p++)
+        for (size_t i = 0; i < study->pairs[p].n_between; i++)
+            ND_FREE_ALL(study->pairs[p].between[i].low, study->pairs[p].between[i].high);
+    free(study->pairs);
     nd_byte_layers_destroy(&study->layers);
     free(study->values);
     nd_quantisation_destroy(&study->out);
@@ -540,15 +535,6 @@ struct team {
     struct nd_loss_run *runs; /* one for each worker */
 };
 
-static enum nd_status keep_outputs(const struct nd_loss_run *run, struct nd_study *study, struct nd_error *err)
-{
-    const struct nd_plan *plan = study->plan;
-    for (size_t s = 0; s < plan->n_steps; s++)
-        if (plan->steps[s].is_model_output && run->values[s].shape.rank >= 0)
-            ND_TRY(nd_array_copy(&run->values[s], &study->outputs[run->sample * plan->n_steps + s], err));
-    return ND_OK;
-}
-
 static enum nd_status measure_sample(void *context, size_t worker, size_t task, struct nd_error *err)
 {
     struct team *team = context;
@@ -557,7 +543,11 @@ static enum nd_status measure_sample(void *context, size_t worker, size_t task, 
         ND_TRY(nd_loss_run_init(run, team->study, err));
     run->sums = team->study->sums + task * team->study->plan->n_steps;
     ND_TRY(nd_loss_run_sample(run, task, true, err));
-    return keep_outputs(run, team->study, err);
+    const struct nd_plan *plan = team->study->plan;
+    for (size_t s = 0; s < plan->n_steps; s++)
+        if (plan->steps[s].is_model_output && run->values[s].shape.rank >= 0)
+            ND_TRY(nd_array_copy(&run->values[s], &team->study->outputs[run->sample * plan->n_steps + s], err));
+    return ND_OK;
 }
 
 /* Through all samples: sums and values. */

@@ -370,14 +370,6 @@ static void measure_distances(const struct nd_pair_context *context, struct nd_b
     }
 }
 
-/* The n <= ND_BLOCK pairs of bytes of a block; *out: as nd_kernels.join. */
-static void add_joint(struct nd_joint *joint, const struct nd_pair_context *context, const unsigned char *ref,
-                      const unsigned char *test, size_t n, struct nd_error_values *out)
-{
-    joint->n_elems += n;
-    context->kernels->join(ref, test, n, context->ref.kind == ND_ELEM_I8, joint->cells, out);
-}
-
 size_t nd_pair_block_make(const struct nd_pair_context *context, struct nd_block_scratch *scratch,
                           struct nd_pair_block *block)
 {
@@ -400,7 +392,10 @@ size_t nd_pair_block_make(const struct nd_pair_context *context, struct nd_block
     block->test_clean = block->is_clean ? block->test.x : scratch->test_clean;
     block->errors = &scratch->errors;
     if (block->joint != NULL) {
-        add_joint(block->joint, context, block->ref.bytes, block->test.bytes, block->n, &scratch->errors);
+        /* The n <= ND_BLOCK pairs of bytes of a block; *out: as nd_kernels.join. */
+        block->joint->n_elems += block->n;
+        context->kernels->join(block->ref.bytes, block->test.bytes, block->n, context->ref.kind == ND_ELEM_I8,
+                               block->joint->cells, &scratch->errors);
         block->sums = (struct nd_diff_sums){.max_abs = scratch->errors.max_absolute};
         return n_differing;
     }

@@ -257,17 +257,6 @@ static enum nd_status infer_between(struct nd_placing *placing, struct nd_error 
 
 /* ---- what the profiles say ---- */
 
-static enum nd_status index_run_names(struct nd_placing *placing, struct nd_error *err)
-{
-    for (size_t i = 0; i < placing->report.n_nodes; i++) {
-        const struct nd_placed_node *node = &placing->nodes[i];
-        const char *name = node->renamed_to[0] != '\0' ? node->renamed_to : node->name;
-        if (nd_names_find(&placing->run_names, name) == SIZE_MAX && !nd_names_add(&placing->run_names, name, i))
-            return nd_fail_memory(err);
-    }
-    return ND_OK;
-}
-
 /* Takes a profile's word for a node that nothing else places; where they disagree both are shown. */
 static bool hear(struct nd_placing *placing, size_t at, const char *provider, const char *profile)
 {
@@ -331,7 +320,12 @@ enum nd_status nd_placing_match(struct nd_placing *placing, struct nd_error *err
     for (size_t i = 0; placing->report.is_npu && i < placing->n_model_nodes; i++)
         if (placing->nodes[i].where == ND_WHERE_UNKNOWN && !placing->nodes[i].is_constant)
             infer_renamed(placing, i);
-    ND_TRY(index_run_names(placing, err));
+    for (size_t i = 0; i < placing->report.n_nodes; i++) {
+        const struct nd_placed_node *node = &placing->nodes[i];
+        const char *name = node->renamed_to[0] != '\0' ? node->renamed_to : node->name;
+        if (nd_names_find(&placing->run_names, name) == SIZE_MAX && !nd_names_add(&placing->run_names, name, i))
+            return nd_fail_memory(err);
+    }
     ND_TRY(hear_kernels(placing, err));
     return hear_provider(placing, err);
 }

@@ -264,12 +264,6 @@ static enum nd_status refuse_choice(const char *uri, const char *address, const 
         list, usable->serial, at, at);
 }
 
-/* "SERIAL" or "SERIAL@SERVER", in new memory. */
-static char *join_address(const char *serial, const char *server)
-{
-    return nd_text("%s%s%s", serial, server != NULL ? "@" : "", server != NULL ? server : "");
-}
-
 static enum nd_status find_only_phone(const char *uri, char **address, struct nd_error *err)
 {
     struct nd_phone *phones = NULL;
@@ -283,7 +277,9 @@ static enum nd_status find_only_phone(const char *uri, char **address, struct nd
     if (status == ND_OK && n_usable != 1)
         status = refuse_choice(uri, *address, phones, n, usable, err);
     if (status == ND_OK) {
-        char *found = join_address(usable->serial, server);
+        /* "SERIAL" or "SERIAL@SERVER", in new memory. */
+        char *found =
+            nd_text("%s%s%s", usable->serial, server != NULL ? "@" : "", server != NULL ? server : "");
         if (found == NULL) {
             status = nd_fail_memory(err);
         } else {

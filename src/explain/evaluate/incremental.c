@@ -177,17 +177,6 @@ static enum nd_status add_up(const struct nd_packed *a, const struct nd_packed *
     return has_room ? ND_OK : nd_fail_memory(err);
 }
 
-static void forget_read(struct nd_incremental *r, size_t layer)
-{
-    const size_t *tensors;
-    size_t n = nd_byte_layer_inputs(r->layers, layer, &tensors);
-    for (size_t i = 0; i < n; i++) {
-        size_t step = r->plan->step_of_tensor[tensors[i]];
-        if (r->last_reader[step] == layer)
-            nd_packed_deinit(&r->made[step]);
-    }
-}
-
 /* Layers are in graph order: what reads the step comes behind it. */
 static void set_changed(struct nd_incremental *r, size_t step, const struct nd_packed *to)
 {
@@ -228,7 +217,13 @@ static enum nd_status run_layers(struct nd_incremental *r, size_t from, struct n
         if (!is_reached(r, u) && !is_made_anew(r, u))
             continue;
         status = run_layer(r, u, sums, &why);
-        forget_read(r, u);
+        const size_t *tensors;
+        size_t n = nd_byte_layer_inputs(r->layers, u, &tensors);
+        for (size_t i = 0; i < n; i++) {
+            size_t step = r->plan->step_of_tensor[tensors[i]];
+            if (r->last_reader[step] == u)
+                nd_packed_deinit(&r->made[step]);
+        }
     }
     for (size_t i = 0; i < r->n_touched; i++)
         r->changed[r->touched[i]] = NULL;

@@ -431,13 +431,6 @@ static enum nd_status nd_input_layer_diagnosis_run(struct nd_input_layer_diagnos
     return ND_OK;
 }
 
-static void nd_input_layer_diagnosis_deinit(struct nd_input_layer_diagnosis *input)
-{
-    nd_layer_diagnosis_deinit(&input->diagnosis);
-    for (size_t f = 0; f < ND_N_INPUT_FAULTS; f++)
-        free(input->faults[f]);
-}
-
 enum { MAX_LAYERS = 24 }; /* of a device: those with the greatest effect */
 
 static void count_large(struct nd_explain_error_size *size, double expected, double seen[4])
@@ -741,19 +734,6 @@ static enum nd_status diagnose_layer(struct nd_layer_diagnosis *diagnosis, size_
     return status;
 }
 
-/* Values that are further off than float arithmetic of any kind brings a quantiser. */
-static size_t count_past(const struct nd_layer_diagnosis *diagnosis, double allowance)
-{
-    /* LSB of 8 bits, and of 16 in half precision (11 bits); chosen: twice what that makes. */
-    static const double rounded = 1, rounded_wide = 32;
-    const struct nd_tensor *tensor = nd_plan_tensor(diagnosis->job->plan, diagnosis->step);
-    double most = fmax(allowance, nd_dtype_size_bytes(tensor->dtype) > 1 ? rounded_wide : rounded);
-    size_t n = 0;
-    for (size_t i = 0; i < diagnosis->n_samples * diagnosis->n; i++)
-        n += isfinite(diagnosis->values[i]) && fabs(diagnosis->qvalues[i] - diagnosis->expected[i]) > most;
-    return n;
-}
-
 static enum nd_status diagnose_of_input(struct nd_input_layer_diagnosis *input, struct nd_error *err)
 {
     const struct nd_layer_diagnosis *diagnosis = &input->diagnosis;
@@ -764,7 +744,15 @@ static enum nd_status diagnose_of_input(struct nd_input_layer_diagnosis *input, 
     evidence.hypotheses = input->hypotheses;
     evidence.n_hypotheses = input->n_hypotheses;
     struct nd_diagnosis found;
-    size.n_past = count_past(diagnosis, evidence.noise);
+    /* Values that are further off than float arithmetic of any kind brings a quantiser. */
+    /* LSB of 8 bits, and of 16 in half precision (11 bits); chosen: twice what that makes. */
+    static const double rounded = 1, rounded_wide = 32;
+    const struct nd_tensor *tensor = nd_plan_tensor(diagnosis->job->plan, diagnosis->step);
+    double most = fmax(evidence.noise, nd_dtype_size_bytes(tensor->dtype) > 1 ? rounded_wide : rounded);
+    size_t n = 0;
+    for (size_t i = 0; i < diagnosis->n_samples * diagnosis->n; i++)
+        n += isfinite(diagnosis->values[i]) && fabs(diagnosis->qvalues[i] - diagnosis->expected[i]) > most;
+    size.n_past = n;
     ND_TRY(nd_diagnose(&evidence, &found, err));
     return nd_explain_fault_verdict(job, diagnosis->device, diagnosis->step, &size, &found, err);
 }
@@ -784,7 +772,9 @@ static enum nd_status diagnose_input(const struct nd_explain_job *job, struct nd
         status = diagnose_of_input(&input, err);
     if (layer->judgement.state == ND_LAYER_FOLLOWS)
         layer->n_unexplained = 0;
-    nd_input_layer_diagnosis_deinit(&input);
+    nd_layer_diagnosis_deinit(&input.diagnosis);
+    for (size_t f = 0; f < ND_N_INPUT_FAULTS; f++)
+        free(input.faults[f]);
     return status;
 }
 

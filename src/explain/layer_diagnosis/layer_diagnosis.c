@@ -20,12 +20,6 @@ static void explain_pairs_init(struct nd_explain_pairs *pairs)
     *pairs = (struct nd_explain_pairs){.chosen = SIZE_MAX};
 }
 
-static void explain_pairs_deinit(struct nd_explain_pairs *pairs)
-{
-    free(pairs->qvalues);
-    explain_pairs_init(pairs);
-}
-
 struct look {
     struct nd_explain_pairs *pairs;
     const struct nd_array *given;
@@ -281,7 +275,8 @@ void nd_layer_diagnosis_deinit(struct nd_layer_diagnosis *diagnosis)
 {
     ND_FREE_ALL(diagnosis->qvalues, diagnosis->values, diagnosis->expected, diagnosis->others,
                 diagnosis->attribute.qvalues);
-    explain_pairs_deinit(&diagnosis->pairs);
+    free(diagnosis->pairs.qvalues);
+    explain_pairs_init(&diagnosis->pairs);
     nd_explain_constants_deinit(&diagnosis->constants);
     for (size_t k = 0; k < ND_LAYER_DIAGNOSIS_FUSIONS; k++)
         free(diagnosis->fusions[k]);

@@ -90,19 +90,6 @@ static bool is_passed_on(const struct nd_explained_layer *layer, const struct nd
             is_kind(finding, ND_FAULT_CONSTANT));
 }
 
-static void drop_passed_on(struct nd_explained_device *device)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < device->n_findings; i++) {
-        struct nd_explained_finding *finding = &device->findings[i];
-        if (is_passed_on(&device->layers[finding->step], finding))
-            free(finding->fault.text);
-        else
-            device->findings[n++] = *finding;
-    }
-    device->n_findings = n;
-}
-
 /* health.c: accuses the tensors of which the capture says something that is wrong: type, scale, zero
  * point; and those that cannot be examined and are one quantised value throughout. Drops what is said of
  * quantised values that pile up in a layer that follows. ND_ERR_MEMORY. */
@@ -110,7 +97,15 @@ static enum nd_status nd_explain_fault_verdict_labels(const struct nd_explain_jo
                                                       struct nd_error *err)
 {
     struct nd_explained_device *out = &job->out->devices[device];
-    drop_passed_on(out);
+    size_t n = 0;
+    for (size_t i = 0; i < out->n_findings; i++) {
+        struct nd_explained_finding *finding = &out->findings[i];
+        if (is_passed_on(&out->layers[finding->step], finding))
+            free(finding->fault.text);
+        else
+            out->findings[n++] = *finding;
+    }
+    out->n_findings = n;
     for (size_t i = 0; i < out->n_findings; i++) {
         struct nd_explained_layer *layer = &out->layers[out->findings[i].step];
         const char *proof = prove(job->plan, layer, &out->findings[i]);

@@ -557,8 +557,14 @@ struct place {
     bool is_shared;
 };
 
-static void note(struct nd_align_step *step, const struct nd_align_layer *layer, bool is_from_float)
+/* Chooses what remains to be chosen, and settles the quantisers that it rests on. */
+static enum nd_status take_over(struct nd_align_plan *plan, struct nd_align_layer *layer,
+                                const struct place *place, bool is_from_float, struct nd_error *err)
 {
+    struct nd_quantiser *y = nd_quantiser_of(&plan->quantisers, layer->layer->tensor);
+    size_t n_left;
+    ND_TRY(nd_align_find_bias(layer, plan->arithmetics, plan->n_arithmetics, &n_left, err));
+    struct nd_align_step *step = &plan->steps[layer->layer->tensor];
     step->is_planned = true;
     step->obstacle = NULL;
     step->exponent = layer->exponent[0];
@@ -570,16 +576,6 @@ static void note(struct nd_align_step *step, const struct nd_align_layer *layer,
         step->has_exponents = step->has_exponents || layer->exponent[c] != layer->exponent[0];
         step->exponent = layer->exponent[c] > step->exponent ? layer->exponent[c] : step->exponent;
     }
-}
-
-/* Chooses what remains to be chosen, and settles the quantisers that it rests on. */
-static enum nd_status take_over(struct nd_align_plan *plan, struct nd_align_layer *layer,
-                                const struct place *place, bool is_from_float, struct nd_error *err)
-{
-    struct nd_quantiser *y = nd_quantiser_of(&plan->quantisers, layer->layer->tensor);
-    size_t n_left;
-    ND_TRY(nd_align_find_bias(layer, plan->arithmetics, plan->n_arithmetics, &n_left, err));
-    note(&plan->steps[layer->layer->tensor], layer, is_from_float);
     y->quant.scale[0] = layer->output.scale[0];
     y->quant.zero_point[0] = layer->output.zero_point[0];
     y->is_settled = true;

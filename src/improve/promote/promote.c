@@ -336,18 +336,6 @@ static enum nd_status nd_promote_capture(struct nd_promote_job *job, struct nd_e
 
 /* ---- against the float model ---- */
 
-static void count_right(const struct nd_comparison *comparison, size_t device, struct nd_measured *out)
-{
-    const struct nd_top1 *of_classes = nd_comparison_top1(comparison);
-    for (size_t t = 0; of_classes != NULL && t < comparison->n_top1; t++) {
-        const struct nd_top1 *top1 = &comparison->top1[t];
-        if (!top1->has_labels || !top1->devices[device].exists || top1->tensor != of_classes->tensor)
-            continue;
-        out->n_labelled += top1->devices[device].n_samples;
-        out->n_right += top1->devices[device].n_correct;
-    }
-}
-
 /* The captures held against the float model: out[n_devices]. */
 static enum nd_status nd_promote_measure(const struct nd_promote_job *job, struct nd_capture *const *captures,
                                          struct nd_measured *out, struct nd_error *err)
@@ -369,7 +357,15 @@ static enum nd_status nd_promote_measure(const struct nd_promote_job *job, struc
     enum nd_status status = nd_compare_captures(all, n + 1, &how, &comparison, err);
     for (size_t d = 0; d < n && status == ND_OK; d++) {
         out[d] = (struct nd_measured){.sqnr_db = nd_comparison_sqnr_db(comparison, d)};
-        count_right(comparison, d + 1, &out[d]);
+        size_t device = d + 1;
+        const struct nd_top1 *of_classes = nd_comparison_top1(comparison);
+        for (size_t t = 0; of_classes != NULL && t < comparison->n_top1; t++) {
+            const struct nd_top1 *top1 = &comparison->top1[t];
+            if (!top1->has_labels || !top1->devices[device].exists || top1->tensor != of_classes->tensor)
+                continue;
+            out[d].n_labelled += top1->devices[device].n_samples;
+            out[d].n_right += top1->devices[device].n_correct;
+        }
         if (isnan(out[d].sqnr_db))
             status = nd_fail(err, ND_E_PROMOTE_REFERENCE, nd_model_path(job->options->float_model),
                              "no output of '%s' can be compared with '%s'", nd_model_path(job->model),
@@ -477,17 +473,6 @@ static enum nd_status check_models(const struct nd_model *model, const struct nd
     return nd_model_check_static(model, err);
 }
 
-static enum nd_status check_options(const struct nd_promote_options *options, struct nd_error *err)
-{
-    if (options->float_model == NULL)
-        return nd_fail(err, ND_E_OPTION_CONFLICT, NULL, "the float model is needed: it says what is an error");
-    if (options->n_probes == 0 || options->n_devices == 0)
-        return nd_fail(err, ND_E_OPTION_CONFLICT, NULL, "inputs and a device are needed to measure proposals");
-    if (options->output != NULL && !options->replace && nd_path_exists(options->output))
-        return nd_fail(err, ND_E_FILE_EXISTS, options->output, "'%s' exists already", options->output);
-    return ND_OK;
-}
-
 /* ---- the stages ---- */
 
 static enum nd_status name_things(struct nd_promote_job *job, struct nd_error *err)
@@ -585,7 +570,12 @@ enum nd_status nd_promote(const struct nd_model *model, const struct nd_promote_
     struct nd_promote_options own;
     nd_promote_options_init(&own);
     ND_TRY(nd_options_read(&own, sizeof own, options, err));
-    ND_TRY(check_options(&own, err));
+    if (own.float_model == NULL)
+        return nd_fail(err, ND_E_OPTION_CONFLICT, NULL, "the float model is needed: it says what is an error");
+    if (own.n_probes == 0 || own.n_devices == 0)
+        return nd_fail(err, ND_E_OPTION_CONFLICT, NULL, "inputs and a device are needed to measure proposals");
+    if (own.output != NULL && !own.replace && nd_path_exists(own.output))
+        return nd_fail(err, ND_E_FILE_EXISTS, own.output, "'%s' exists already", own.output);
     ND_TRY(check_models(model, own.float_model, err));
     own.n_layers = own.n_layers > 0 ? own.n_layers : FEW_LAYERS;
     ND_CLEANUP(job_deinit)

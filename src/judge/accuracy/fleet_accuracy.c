@@ -33,14 +33,6 @@ static bool is_unanimous(const unsigned char *row, const struct nd_rights *in)
     return n_right == 0 || n_right == n;
 }
 
-static void load(const struct nd_rights *in, size_t sample, unsigned char *row)
-{
-    for (size_t d = 0; d < in->n_devices; d++)
-        row[d] = in->devices[d * in->n_samples + sample] != 0;
-    row[in->n_devices] = in->reference != NULL && in->reference[sample] != 0;
-    row[in->n_devices + 1] = in->quantised != NULL && in->quantised[sample] != 0;
-}
-
 static int compare_rows(const void *a, const void *b, void *width)
 {
     return memcmp(a, b, *(const size_t *)width);
@@ -79,7 +71,10 @@ static enum nd_status nd_patterns_make(const struct nd_rights *in, struct nd_pat
     for (size_t i = 0; i < in->n_samples && rows != NULL; i++) {
         unsigned char *row = rows + n_rows * stride;
         uint32_t sample = (uint32_t)i;
-        load(in, i, row);
+        for (size_t d = 0; d < in->n_devices; d++)
+            row[d] = in->devices[d * in->n_samples + i] != 0;
+        row[in->n_devices] = in->reference != NULL && in->reference[i] != 0;
+        row[in->n_devices + 1] = in->quantised != NULL && in->quantised[i] != 0;
         memcpy(row + made.width, &sample, sizeof sample);
         n_rows += !is_unanimous(row, in);
     }
@@ -244,12 +239,6 @@ static enum nd_status prepare(struct work *w, struct nd_error *err)
     return ND_OK;
 }
 
-static void deinit(struct work *w)
-{
-    nd_patterns_deinit(&w->patterns);
-    ND_FREE_ALL(w->values, w->means, w->errors, w->counts, w->draws);
-}
-
 /* The mean as it is, in the interval around the shrunk one. */
 static struct nd_estimate estimate_of(const struct work *w, enum family family, size_t i)
 {
@@ -334,7 +323,8 @@ enum nd_status nd_spread_measure(const struct nd_rights *in, const struct nd_spr
                 w.critical[f] = critical_of(&w, f);
             conclude(&w, &made);
         }
-        deinit(&w);
+        nd_patterns_deinit(&w.patterns);
+        ND_FREE_ALL(w.values, w.means, w.errors, w.counts, w.draws);
     }
     return status == ND_OK ? ND_GIVE(out, made) : status;
 }
@@ -602,15 +592,6 @@ struct found {
     const char *nan;            /* the first float output without any number, or NULL */
 };
 
-static void count_right_samples(struct found *found, const int64_t *classes)
-{
-    found->n_labelled = 0;
-    for (size_t i = 0; i < found->n_samples; i++) {
-        found->n_labelled += found->labels[i] >= 0;
-        found->n_right += found->labels[i] >= 0 && classes[i] == found->labels[i];
-    }
-}
-
 static bool has_number(const int64_t *classes, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -635,7 +616,11 @@ static enum nd_status look_at(const struct nd_capture *capture, size_t probe, si
         found->nan = tensor->name;
     if (found->labels != NULL && n_elems >= 2) {
         found->classifier = found->classifier != NULL ? found->classifier : tensor->name;
-        count_right_samples(found, classes);
+        found->n_labelled = 0;
+        for (size_t i = 0; i < found->n_samples; i++) {
+            found->n_labelled += found->labels[i] >= 0;
+            found->n_right += found->labels[i] >= 0 && classes[i] == found->labels[i];
+        }
     }
     return ND_OK;
 }

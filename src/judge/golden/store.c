@@ -732,17 +732,6 @@ static void choose_entries(struct pruning *pruning, size_t keep)
     }
 }
 
-static void remove_entries(struct pruning *pruning, struct nd_error *err)
-{
-    for (size_t i = 0; pruning->status == ND_OK && i < pruning->store->n; i++) {
-        char name[ND_SHA256_HEX_BYTES + 8];
-        if (pruning->is_kept[i])
-            continue;
-        snprintf(name, sizeof name, "%s.json", pruning->store->entries[i].id);
-        remove_file(pruning, ND_GOLDEN_ENTRIES, "entries", name, err);
-    }
-}
-
 static bool is_named(const struct pruning *pruning, const char *object)
 {
     for (size_t i = 0; i < pruning->store->n; i++)
@@ -775,7 +764,13 @@ static void remove_from(struct pruning *pruning, const char *folder, bool with_o
 static enum nd_status prune_locked(struct pruning *pruning, size_t keep, struct nd_error *err)
 {
     choose_entries(pruning, keep);
-    remove_entries(pruning, err);
+    for (size_t i = 0; pruning->status == ND_OK && i < pruning->store->n; i++) {
+        char name[ND_SHA256_HEX_BYTES + 8];
+        if (pruning->is_kept[i])
+            continue;
+        snprintf(name, sizeof name, "%s.json", pruning->store->entries[i].id);
+        remove_file(pruning, ND_GOLDEN_ENTRIES, "entries", name, err);
+    }
     if (pruning->status == ND_OK)
         remove_from(pruning, ".", false, err);
     if (pruning->status == ND_OK)

@@ -696,20 +696,6 @@ static const char *probe_inputs(const json_t *record, const char *name)
     return nd_record_text(json_object_get(axes, nd_axis_name(ND_AXIS_PROBES)), name);
 }
 
-static void pair_probes(struct pairing *pairing, const json_t *ref, const json_t *test)
-{
-    struct nd_golden_names *common = &pairing->out->probes;
-    for (size_t p = 0; p < json_array_size(pairing->ref_probes); p++) {
-        const char *name = name_of(pairing->ref_probes, p);
-        size_t at = find(pairing->test_probes, p, name);
-        const char *inputs = probe_inputs(ref, name);
-        bool is_same = at != SIZE_MAX && inputs[0] != '\0' && strcmp(inputs, probe_inputs(test, name)) == 0;
-        pairing->test_probe[p] = is_same ? at : SIZE_MAX;
-        if (is_same)
-            common->items[common->n++] = name_of(pairing->shown_probes, p);
-    }
-}
-
 /* Other types, and another number of completed samples, are a difference on all probes. */
 static bool is_equal_on(const struct pairing *pairing, size_t e, size_t at, size_t p)
 {
@@ -790,7 +776,16 @@ enum nd_status nd_record_compare(const json_t *ref, const json_t *test, const js
         out->owners[i] = json_incref((json_t *)(uintptr_t)owners[i]);
     bool is_whole = make_room(&pairing) && nd_axes_compare(ref_axes, test_axes, out);
     if (is_whole) {
-        pair_probes(&pairing, ref, test);
+        struct nd_golden_names *common = &pairing.out->probes;
+        for (size_t p = 0; p < json_array_size(pairing.ref_probes); p++) {
+            const char *name = name_of(pairing.ref_probes, p);
+            size_t at = find(pairing.test_probes, p, name);
+            const char *inputs = probe_inputs(ref, name);
+            bool is_same = at != SIZE_MAX && inputs[0] != '\0' && strcmp(inputs, probe_inputs(test, name)) == 0;
+            pairing.test_probe[p] = is_same ? at : SIZE_MAX;
+            if (is_same)
+                common->items[common->n++] = name_of(pairing.shown_probes, p);
+        }
         is_whole = pair_tensors(&pairing);
     }
     out->is_same_chipset = strcmp(nd_axes_chipset(ref_axes), nd_axes_chipset(test_axes)) == 0;

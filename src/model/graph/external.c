@@ -215,19 +215,6 @@ static enum nd_status count_holes(const char *path, uint64_t *n_holes, struct nd
                    path, (unsigned long long)size, (unsigned long long)(*n_holes < size ? size - *n_holes : 0));
 }
 
-static void drop_repeated(struct nd_external *external)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < external->n; i++) {
-        if (n > 0 && compare_locations(&external->files[n - 1], &external->files[i]) == 0) {
-            ND_FREE_ALL(external->files[i].path, external->files[i].location);
-        } else {
-            external->files[n++] = external->files[i];
-        }
-    }
-    external->n = n;
-}
-
 enum nd_status nd_external_init(struct nd_external *external, const Onnx__ModelProto *model,
                                 const char *model_path, struct nd_error *err)
 {
@@ -238,7 +225,15 @@ enum nd_status nd_external_init(struct nd_external *external, const Onnx__ModelP
         status = collect_binary(model->graph->node[i], &to, err);
     if (external->n > 1)
         qsort(external->files, external->n, sizeof *external->files, compare_locations);
-    drop_repeated(external);
+    size_t n = 0;
+    for (size_t i = 0; i < external->n; i++) {
+        if (n > 0 && compare_locations(&external->files[n - 1], &external->files[i]) == 0) {
+            ND_FREE_ALL(external->files[i].path, external->files[i].location);
+        } else {
+            external->files[n++] = external->files[i];
+        }
+    }
+    external->n = n;
     uint64_t n_holes = 0;
     for (size_t i = 0; i < external->n && status == ND_OK; i++)
         status = count_holes(external->files[i].path, &n_holes, err);

@@ -31,15 +31,6 @@ static bool is_float(const struct copy *copy, size_t tensor)
     return copy->as_floats != NULL && copy->as_floats[tensor];
 }
 
-/* The tensor that shows the tensor. */
-static size_t find_tensor(const struct copy *copy, size_t tensor)
-{
-    struct nd_dequantised floats = {.tensor = copy->source->tensors[tensor].onnx_name};
-    if (is_float(copy, tensor))
-        nd_model_find_dequantised(copy->source, tensor, &floats);
-    return nd_names_find(&copy->source->graph.names, floats.tensor);
-}
-
 static enum nd_status find_targets(struct copy *copy, const size_t *tensors, size_t n_tensors,
                                    struct nd_error *err)
 {
@@ -48,7 +39,11 @@ static enum nd_status find_targets(struct copy *copy, const size_t *tensors, siz
         return nd_fail(err, ND_E_MODEL_NO_TENSOR, model->path, "no tensor of '%s' was asked for", model->path);
     for (size_t i = 0; i < n_tensors; i++) {
         const struct nd_tensor *tensor = nd_model_tensor(model, tensors[i]);
-        size_t value = find_tensor(copy, tensors[i]);
+        /* The tensor that shows the tensor. */
+        struct nd_dequantised floats = {.tensor = copy->source->tensors[tensors[i]].onnx_name};
+        if (is_float(copy, tensors[i]))
+            nd_model_find_dequantised(copy->source, tensors[i], &floats);
+        size_t value = nd_names_find(&copy->source->graph.names, floats.tensor);
         if (model->graph.tensors[value].producer == ND_NO_INDEX)
             return nd_fail(err, ND_E_OPTION_VALUE, tensor->name,
                            "tensor '%s' is an input of '%s' and cannot be an output as well", tensor->name,

@@ -21,12 +21,6 @@ static enum nd_status nd_loader_init(struct nd_loader *loader, struct nd_probe *
     return ND_OK;
 }
 
-static void nd_loader_deinit(struct nd_loader *loader)
-{
-    ND_FREE_ALL(loader->samples_from, loader->labels, loader->filled);
-    memset(loader, 0, sizeof *loader);
-}
-
 /* ---- Types and shapes ---- */
 
 static enum nd_status check_type(const struct nd_source *source, const struct nd_npy *npy,
@@ -679,7 +673,8 @@ enum nd_status nd_user_load(struct nd_probe *probe, const char *path, const char
         status = nd_user_load_labels(&loader, labels_path, err);
     if (status == ND_OK)
         status = nd_loader_finish(&loader, err);
-    nd_loader_deinit(&loader);
+    ND_FREE_ALL(loader.samples_from, loader.labels, loader.filled);
+    memset(&loader, 0, sizeof loader);
     return status;
 }
 

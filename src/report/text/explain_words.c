@@ -263,9 +263,11 @@ void nd_explain_put_findings(struct nd_strbuf *out, const struct nd_explanation 
         nd_strbuf_printf(out, "  %zu findings in all: --json lists them\n", device->n_findings);
 }
 
-/* Layers that are not evaluated, and whose values stand for theirs. */
-static void put_taken(struct nd_strbuf *out, const struct nd_explanation *e, size_t width)
+/* What cannot be said of any device. */
+void nd_explain_put_unreached(struct nd_strbuf *out, const struct nd_explanation *e, size_t width)
 {
+    size_t n = 0, first = SIZE_MAX;
+    /* Layers that are not evaluated, and whose values stand for theirs. */
     for (size_t s = 0; s < e->n_steps; s++) {
         const struct nd_explained_step *step = &e->steps[s];
         if (step->substituted_from == SIZE_MAX)
@@ -277,13 +279,6 @@ static void put_taken(struct nd_strbuf *out, const struct nd_explanation *e, siz
             "judged as if these values were right; what it adds itself is not known",
             step->name, step->op_types, donor->uri);
     }
-}
-
-/* What cannot be said of any device. */
-void nd_explain_put_unreached(struct nd_strbuf *out, const struct nd_explanation *e, size_t width)
-{
-    size_t n = 0, first = SIZE_MAX;
-    put_taken(out, e, width);
     for (size_t s = 0; s < e->n_steps; s++) {
         if (e->steps[s].unreached_from == SIZE_MAX)
             continue;

@@ -259,16 +259,6 @@ static void put_table(struct part *part, size_t width, size_t max_lines, struct 
     out->failed = out->failed || text.failed;
 }
 
-static void free_screen(struct nd_report_screen *screen)
-{
-    for (size_t i = 0; screen != NULL && i < screen->n_parts; i++) {
-        nd_strbuf_deinit(&screen->parts[i].text);
-        json_decref(screen->parts[i].rows);
-        free(screen->parts[i].more);
-    }
-    free(screen);
-}
-
 enum nd_status nd_report_screen_end(struct nd_report_screen **screen_ptr, char **out, struct nd_error *err)
 {
     struct nd_report_screen *screen = *screen_ptr;
@@ -291,7 +281,12 @@ enum nd_status nd_report_screen_end(struct nd_report_screen **screen_ptr, char *
         put_table(part, screen->width, share > MIN_LINES ? share : MIN_LINES, &text);
         used += nd_summary_count_lines(&text) - before;
     }
-    free_screen(screen);
+    for (size_t i = 0; screen != NULL && i < screen->n_parts; i++) {
+        nd_strbuf_deinit(&screen->parts[i].text);
+        json_decref(screen->parts[i].rows);
+        free(screen->parts[i].more);
+    }
+    free(screen);
     if (!text.failed)
         return nd_text_end(&text, out, err);
     return nd_fail_memory(err);

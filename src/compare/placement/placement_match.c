@@ -3,7 +3,6 @@
 #include "compare/placement/placement.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 
 #include "core/files/file.h"
@@ -12,10 +11,7 @@
 bool nd_placing_problem(struct nd_placing *placing, const char *fmt, ...)
 {
     char text[1200];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
+    ND_PRINT_ARGUMENTS(text, fmt);
     if (!nd_grow((void **)&placing->problems, &placing->problems_capacity, placing->report.n_problems + 1,
                  sizeof *placing->problems))
         return false;

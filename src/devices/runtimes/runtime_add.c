@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -437,10 +436,7 @@ static void note(struct nd_adding *adding, const char *fmt, ...) ND_PRINTF(2, 3)
 static void note(struct nd_adding *adding, const char *fmt, ...)
 {
     char text[1024];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
+    ND_PRINT_ARGUMENTS(text, fmt);
     nd_tree_append(adding->notes, nd_json_string(text));
 }
 

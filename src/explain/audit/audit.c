@@ -2,7 +2,6 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 
 #include "arithmetic/exact/eval_graph.h"
@@ -221,19 +220,13 @@ static void nd_audit_wrong(struct nd_audit_check *check, const char *fmt, ...)
 {
     if (check->n_wrong++ > 0)
         return;
-    va_list rest;
-    va_start(rest, fmt);
-    vsnprintf(check->text, sizeof check->text, fmt, rest);
-    va_end(rest);
+    ND_PRINT_ARGUMENTS(check->text, fmt);
 }
 
 /* Says why a check is not made. */
 static void nd_audit_not_done(struct nd_audit_check *check, const char *fmt, ...)
 {
-    va_list rest;
-    va_start(rest, fmt);
-    vsnprintf(check->text, sizeof check->text, fmt, rest);
-    va_end(rest);
+    ND_PRINT_ARGUMENTS(check->text, fmt);
     check->is_done = false;
 }
 

@@ -1,7 +1,6 @@
 /* How far inputs can bring the values of a layer: what rounding and clipping took from them is put back, this
  * way and that. */
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 
 #include "arithmetic/exact/linear/rounding.h"
@@ -24,10 +23,7 @@ enum { ND_ROUNDED_TWICE_TEXT_BYTES = 160 };
 static void ND_PRINTF(4, 5) add_hypothesis(struct nd_layer_diagnosis_hypotheses *h, enum nd_fault_kind kind,
                                            const double *qvalues, const char *fmt, ...)
 {
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(h->texts[h->n], sizeof h->texts[h->n], fmt, args);
-    va_end(args);
+    ND_PRINT_ARGUMENTS(h->texts[h->n], fmt);
     h->items[h->n] = (struct nd_hypothesis){kind, h->texts[h->n], qvalues};
     h->n++;
 }

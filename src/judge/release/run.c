@@ -4,7 +4,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -460,13 +459,10 @@ static void say(struct work *work, const char *fmt, ...) ND_PRINTF(2, 3);
 static void say(struct work *work, const char *fmt, ...)
 {
     char text[1024];
-    va_list args;
     const struct nd_qualify_options *options = work->q->options;
     if (options->say == NULL)
         return;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
+    ND_PRINT_ARGUMENTS(text, fmt);
     pthread_mutex_lock(&work->lock);
     options->say(options->say_context, text);
     pthread_mutex_unlock(&work->lock);

@@ -1,6 +1,5 @@
 /* Reading members of JSON objects, with messages that say where. */
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 
 #include "core/files/file.h"
@@ -24,10 +23,7 @@ static enum nd_status nd_encodings_fail(const struct nd_encodings *encodings, co
                                         const char *key, struct nd_error *err, const char *fmt, ...)
 {
     char what[256];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(what, sizeof what, fmt, args);
-    va_end(args);
+    ND_PRINT_ARGUMENTS(what, fmt);
     return nd_fail(err, ND_E_ENCODINGS_FORMAT, tensor, "'%s': %s%s%skey '%s' %s", encodings->path,
                    tensor != NULL ? "tensor '" : "", tensor != NULL ? tensor : "", tensor != NULL ? "': " : "",
                    key, what);

@@ -417,20 +417,14 @@ enum nd_status nd_qnr_fact(struct nd_qnr *run, const char *kind, const char *ten
                            const char *fmt, ...)
 {
     char text[1000];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
+    ND_PRINT_ARGUMENTS(text, fmt);
     return nd_imported_fact(run->imported, kind, tensor, text, err);
 }
 
 enum nd_status nd_qnr_cut(struct nd_qnr *run, size_t n, struct nd_error *err, const char *fmt, ...)
 {
     char text[1000];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
+    ND_PRINT_ARGUMENTS(text, fmt);
     if (n < run->n_complete)
         run->n_complete = n;
     struct nd_strbuf all = {0};

@@ -3,7 +3,6 @@
 #include "report/text/explain.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,11 +48,8 @@ void nd_explain_shorten(const char *text, size_t max, char out[static EXPLAIN_CE
 void nd_explain_put_wrapped(struct nd_strbuf *out, size_t width, size_t indent, const char *fmt, ...)
 {
     char *text = NULL;
-    va_list arguments;
-    va_start(arguments, fmt);
-    int n = vasprintf(&text, fmt, arguments);
-    va_end(arguments);
-    if (n < 0) {
+    ND_MAKE_ARGUMENTS(text, fmt);
+    if (text == NULL) {
         out->failed = true;
         return;
     }

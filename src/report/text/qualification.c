@@ -1,6 +1,5 @@
 /* A campaign's result as text: devices, accuracy, targets, findings. docs/reference/campaign.md. */
 #include <math.h>
-#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -401,11 +400,8 @@ static void put_linef(struct nd_strbuf *out, size_t indent, const char *fmt, ...
 static void put_linef(struct nd_strbuf *out, size_t indent, const char *fmt, ...)
 {
     char *text = NULL;
-    va_list args;
-    va_start(args, fmt);
-    int n = vasprintf(&text, fmt, args);
-    va_end(args);
-    if (n < 0) {
+    ND_MAKE_ARGUMENTS(text, fmt);
+    if (text == NULL) {
         out->failed = true;
         return;
     }

@@ -1,7 +1,6 @@
 /* What `npudiff reduce` found, as JSON and as text. */
 #include <jansson.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 
 #include "core/documents/json_out.h"
@@ -60,13 +59,10 @@ void nd_report_screen_put(struct nd_report_screen *screen, const char *fmt, ...)
 {
     struct part *part = add_part(screen);
     char *text = NULL;
-    va_list arguments;
     if (part == NULL)
         return;
-    va_start(arguments, fmt);
-    int n = vasprintf(&text, fmt, arguments);
-    va_end(arguments);
-    if (n < 0) {
+    ND_MAKE_ARGUMENTS(text, fmt);
+    if (text == NULL) {
         screen->failed = true;
         return;
     }

@@ -2,7 +2,6 @@
 #include "report/text/tree.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 
 #include "core/memory.h"
@@ -141,15 +140,11 @@ void nd_table_add(struct nd_table *table, const char *text)
 void nd_table_addf(struct nd_table *table, const char *fmt, ...)
 {
     ND_FREED char *text = NULL;
-    va_list args;
-    va_start(args, fmt);
-    if (vasprintf(&text, fmt, args) < 0) {
-        text = NULL;
-        table->failed = true;
-    }
-    va_end(args);
+    ND_MAKE_ARGUMENTS(text, fmt);
     if (text != NULL)
         nd_table_add(table, text);
+    else
+        table->failed = true;
 }
 
 static size_t shown_columns(const struct nd_table *table, size_t cell)

@@ -622,13 +622,6 @@ static enum nd_status study_quantisation(const struct nd_plan *plan, struct nd_q
     return ND_OK;
 }
 
-struct nd_promotions {
-    struct nd_study study;
-    struct nd_search search;
-    struct nd_promotion *items; /* [n] */
-    size_t n;
-};
-
 /* Of all layers whose effect is known. */
 static enum nd_status find_candidates(struct nd_promotions *p, struct nd_error *err)
 {
@@ -678,26 +671,6 @@ void nd_promotions_destroy(struct nd_promotions **promotions)
     nd_study_deinit(&p->study);
     ND_FREE_ALL(p->items, p);
     *promotions = NULL;
-}
-
-size_t nd_promotions_n(const struct nd_promotions *promotions)
-{
-    return promotions->n;
-}
-
-const struct nd_promotion *nd_promotions_at(const struct nd_promotions *promotions, size_t i)
-{
-    return &promotions->items[i];
-}
-
-double nd_promotions_sqnr_db(const struct nd_promotions *promotions)
-{
-    return promotions->study.out->output_sqnr_db;
-}
-
-size_t nd_promotions_n_samples(const struct nd_promotions *promotions)
-{
-    return promotions->study.n_effect_samples;
 }
 
 /* The changes of those that were kept, and behind them those of item i: 0 where both change the same. */

@@ -275,10 +275,15 @@ const uint16_t *nd_pair_block_measured(const struct nd_pair_block *block)
     return block->is_clean ? nd_pair_block_differing(block) : block->scratch->measured;
 }
 
-/* Where the elements are that differ; there is at least one. */
-static void find_ends(const struct nd_kernels *kernels, struct nd_block_scratch *scratch,
-                      struct nd_pair_block *block)
+static void list_elements(const struct nd_kernels *kernels, struct nd_block_scratch *scratch,
+                          struct nd_pair_block *block, size_t n_differing)
 {
+    size_t n_measured = 0, n_unmeasured = 0;
+    scratch->is_listed = false;
+    block->scratch = scratch;
+    block->n_differing = block->n_measured = n_differing;
+    block->unmeasured = scratch->unmeasured;
+    /* Where the elements are that differ; there is at least one. */
     size_t first = 0, last = ND_BLOCK_WORDS - 1;
     kernels->bits(scratch->mask, block->n, scratch->bits);
     block->bits = scratch->bits;
@@ -288,17 +293,6 @@ static void find_ends(const struct nd_kernels *kernels, struct nd_block_scratch 
         last--;
     block->first_differing = (uint16_t)(64 * first + (size_t)__builtin_ctzll(scratch->bits[first]));
     block->last_differing = (uint16_t)(64 * last + 63 - (size_t)__builtin_clzll(scratch->bits[last]));
-}
-
-static void list_elements(const struct nd_kernels *kernels, struct nd_block_scratch *scratch,
-                          struct nd_pair_block *block, size_t n_differing)
-{
-    size_t n_measured = 0, n_unmeasured = 0;
-    scratch->is_listed = false;
-    block->scratch = scratch;
-    block->n_differing = block->n_measured = n_differing;
-    block->unmeasured = scratch->unmeasured;
-    find_ends(kernels, scratch, block);
     if (block->is_clean)
         return;
     const uint16_t *differing = nd_pair_block_differing(block);

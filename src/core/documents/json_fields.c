@@ -56,10 +56,8 @@ static void put_object(struct nd_json *json, const char *key, const struct nd_me
 
 static void put_list(struct nd_json *json, const struct nd_json_field *field, const struct list *list)
 {
-    nd_json_open(json, field->key, '[');
-    for (size_t i = 0; i < list->n; i++)
+    ND_JSON_LIST (json, field->key, i, list->n)
         put_object(json, NULL, field->members, (const char *)list->items + i * field->members->bytes);
-    nd_json_close(json, ']');
 }
 
 static void put_range(struct nd_json *json, const char *key, const struct range *range)

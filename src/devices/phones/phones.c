@@ -233,24 +233,19 @@ enum nd_status nd_phones_list(const char *server, bool with_chipsets, struct nd_
 
 /* ---- which one ---- */
 
-/* "R5CX10ABCDE, emulator-5554 (offline)" */
-static char *list_text(const struct nd_phone *phones, size_t n)
+static enum nd_status refuse_choice(const char *uri, const char *address, const struct nd_phone *phones,
+                                    size_t n, const struct nd_phone *usable, struct nd_error *err)
 {
+    const char *server = nd_adb_server(address);
+    const char *at = server != NULL ? server - 1 : "";
+    /* "R5CX10ABCDE, emulator-5554 (offline)" */
     struct nd_strbuf text = {0};
     for (size_t i = 0; i < n; i++) {
         nd_strbuf_printf(&text, "%s%s", i > 0 ? ", " : "", phones[i].serial);
         if (phones[i].trouble != NULL)
             nd_strbuf_printf(&text, " (%s)", phones[i].state);
     }
-    return nd_strbuf_take(&text);
-}
-
-static enum nd_status refuse_choice(const char *uri, const char *address, const struct nd_phone *phones,
-                                    size_t n, const struct nd_phone *usable, struct nd_error *err)
-{
-    const char *server = nd_adb_server(address);
-    const char *at = server != NULL ? server - 1 : "";
-    ND_FREED char *list = list_text(phones, n);
+    ND_FREED char *list = nd_strbuf_take(&text);
     ND_TRY_MEMORY(list != NULL, err);
     if (n == 0)
         return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri,

@@ -392,9 +392,17 @@ static enum nd_status take_samples(struct nd_input_layer_diagnosis *input, size_
     return ND_OK;
 }
 
-/* Several are the same where the zero point is 0, or no value is negative: the first says it. */
-static void list_hypotheses(struct nd_input_layer_diagnosis *input)
+static enum nd_status nd_input_layer_diagnosis_run(struct nd_input_layer_diagnosis *input, struct nd_error *err)
 {
+    struct counts counts = {.n_strange = 0}, again = {.n_strange = 0};
+    size_t best = 0;
+    ND_TRY(make_room(input, err));
+    ND_TRY(take_samples(input, 0, &counts, err));
+    for (size_t a = 1; a < ND_N_INPUT_ARITHMETICS; a++)
+        best = counts.n_wrong[a] < counts.n_wrong[best] ? a : best;
+    if (best > 0)
+        ND_TRY(take_samples(input, best, &again, err));
+    /* Several are the same where the zero point is 0, or no value is negative: the first says it. */
     size_t n = input->diagnosis.n_samples * input->diagnosis.n;
     input->n_hypotheses = 0;
     for (size_t f = 0; f < ND_N_INPUT_FAULTS; f++) {
@@ -406,19 +414,6 @@ static void list_hypotheses(struct nd_input_layer_diagnosis *input)
             input->hypotheses[input->n_hypotheses++] =
                 (struct nd_hypothesis){faults[f].kind, faults[f].text, input->faults[f]};
     }
-}
-
-static enum nd_status nd_input_layer_diagnosis_run(struct nd_input_layer_diagnosis *input, struct nd_error *err)
-{
-    struct counts counts = {.n_strange = 0}, again = {.n_strange = 0};
-    size_t best = 0;
-    ND_TRY(make_room(input, err));
-    ND_TRY(take_samples(input, 0, &counts, err));
-    for (size_t a = 1; a < ND_N_INPUT_ARITHMETICS; a++)
-        best = counts.n_wrong[a] < counts.n_wrong[best] ? a : best;
-    if (best > 0)
-        ND_TRY(take_samples(input, best, &again, err));
-    list_hypotheses(input);
     if (counts.n_strange > 0)
         return ND_OK;
     bool is_whole = counts.n_wrong[best] == 0;

@@ -44,17 +44,6 @@ static enum nd_status look_at(void *context, size_t which, const struct nd_array
     return ND_OK;
 }
 
-/* One sample of the layer: `given` is what the device has. Counts, or fills quantised values[given->n] where
- * those are not NULL. */
-static enum nd_status explain_pairs_look(struct nd_explain_pairs *pairs, const struct nd_exact_layer *layer,
-                                         const struct nd_rounding_rule *usual, const struct nd_array *given,
-                                         double *qvalues, struct nd_error *err)
-{
-    struct look look = {pairs, given, qvalues};
-    pairs->n_known += qvalues == NULL ? given->n : 0;
-    return nd_layer_in_pairs(layer, usual, look_at, &look, err);
-}
-
 /* After the first pass: chooses the one that leaves the fewest wrong quantised values, of n_wrong that exact
  * sums leave. True: it is worth a second pass, for which quantised values has room for n. ND_ERR_MEMORY. */
 static enum nd_status explain_pairs_choose(struct nd_explain_pairs *pairs, size_t n_wrong, size_t n,
@@ -603,7 +592,11 @@ static enum nd_status keep_pairs(struct nd_layer_diagnosis *diagnosis, const str
         diagnosis->pairs.qvalues != NULL ? diagnosis->pairs.qvalues + diagnosis->slot * diagnosis->n : NULL;
     if (diagnosis->layer_arithmetic != NULL || diagnosis->is_other || given->n != diagnosis->n)
         return ND_OK;
-    return explain_pairs_look(&diagnosis->pairs, layer, &diagnosis->usual, given, qvalues, err);
+    /* One sample of the layer: `given` is what the device has. Counts, or fills quantised values[given->n]
+     * where those are not NULL. */
+    struct look look = {&diagnosis->pairs, given, qvalues};
+    diagnosis->pairs.n_known += qvalues == NULL ? given->n : 0;
+    return nd_layer_in_pairs(layer, &diagnosis->usual, look_at, &look, err);
 }
 
 static enum nd_status make_layer_diagnosis_qvalues(void *context, const struct nd_exact_layer *layer,

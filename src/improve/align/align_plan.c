@@ -16,13 +16,6 @@
  * arithmetics keep 21 bits at most. */
 static const double scale_slack = 1e-7;
 
-/* Not more than v, not less. */
-static float float_below(double v)
-{
-    float f = (float)v;
-    return (double)f > v ? nextafterf(f, 0) : f;
-}
-
 static float float_above(double v)
 {
     float f = (float)v;
@@ -96,7 +89,10 @@ static bool nd_align_choose_scales(const struct nd_align_task *task, struct nd_a
     for (size_t c = 0; c < task->n; c++) {
         double m = task->scale_x * task->least[c] / (double)out->scale_y;
         out->exponent[c] = exponent_above(m);
-        out->scale_w[c] = float_below(ldexp((double)out->scale_y / task->scale_x, -out->exponent[c]));
+        /* Not more than v, not less. */
+        double v = ldexp((double)out->scale_y / task->scale_x, -out->exponent[c]);
+        float f = (float)v;
+        out->scale_w[c] = (double)f > v ? nextafterf(f, 0) : f;
         double coarser = (double)out->scale_w[c] / task->least[c];
         squares += coarser * coarser;
     }
@@ -262,18 +258,6 @@ static const double min_weight = -128, greatest_weight = 127;
 static size_t channel_of(const struct nd_quant *quant, const struct nd_array *values, size_t i)
 {
     return nd_exact_channel(quant, &values->shape, i);
-}
-
-/* Quantised values of real numbers, half to even and clipped; by channel where quant has several scales. */
-static void nd_align_quantise(const double *reals, const struct nd_quant *quant, struct nd_array *qvalues)
-{
-    double low, high;
-    nd_qvalue_range(qvalues->dtype, &low, &high);
-    for (size_t i = 0; i < qvalues->n; i++) {
-        size_t c = channel_of(quant, qvalues, i);
-        double qvalue = nearbyint(reals[i] / (double)quant->scale[c]) + (double)quant->zero_point[c];
-        qvalues->x[i] = fmin(fmax(qvalue, low), high);
-    }
 }
 
 static enum nd_status find_reals(const struct nd_linear_input *input, double **out, struct nd_error *err)
@@ -446,7 +430,14 @@ static void set_weights(struct nd_align_layer *layer, const double *reals)
     int64_t zero = qvalues->dtype == ND_DTYPE_U8 ? 128 : 0;
     for (size_t c = 0; c < quant->n; c++)
         quant->zero_point[c] = zero;
-    nd_align_quantise(reals, quant, qvalues);
+    /* Quantised values of real numbers, half to even and clipped; by channel where quant has several scales. */
+    double low, high;
+    nd_qvalue_range(qvalues->dtype, &low, &high);
+    for (size_t i = 0; i < qvalues->n; i++) {
+        size_t c = channel_of(quant, qvalues, i);
+        double qvalue = nearbyint(reals[i] / (double)quant->scale[c]) + (double)quant->zero_point[c];
+        qvalues->x[i] = fmin(fmax(qvalue, low), high);
+    }
 }
 
 static enum nd_status take_bias(struct nd_align_layer *layer, const struct nd_align_now *now,

@@ -188,22 +188,6 @@ static void raise(unsigned *score, size_t node, unsigned points)
         score[node] = points;
 }
 
-/* By the names that the findings give, which are those of whatever the device was at when it gave up, after it
- * had moved operators about. */
-static void score_names(const char *const *names, size_t n, const struct nd_reduction_failure *failure,
-                        const struct nd_capture *capture, unsigned *score)
-{
-    enum { BY_NODE = 3, BY_FINDING = 2, BY_WARNING = 1 };
-    if (failure->node[0] != '\0')
-        raise(score, nd_failure_find_node(names, n, failure->node), BY_NODE);
-    for (size_t i = 0; capture != NULL && i < nd_capture_n_findings(capture); i++) {
-        const struct nd_capture_finding *finding = nd_capture_finding(capture, i);
-        if (finding->node[0] != '\0' && strcmp(finding->severity, "note") != 0)
-            raise(score, nd_failure_find_node(names, n, finding->node),
-                  strcmp(finding->severity, "failure") == 0 ? BY_FINDING : BY_WARNING);
-    }
-}
-
 /* A kind of which there is next to nothing else in the model says more than a name. */
 static void score_kinds(const struct nd_model *model, const char *op, unsigned *score)
 {
@@ -226,7 +210,17 @@ enum nd_status nd_failure_score_nodes(const struct nd_model *model, const struct
         names[i] = nd_model_node(model, i)->name;
         score[i] = 0;
     }
-    score_names(names, n, failure, capture, score);
+    /* By the names that the findings give, which are those of whatever the device was at when it gave up, after
+     * it had moved operators about. */
+    enum { BY_NODE = 3, BY_FINDING = 2, BY_WARNING = 1 };
+    if (failure->node[0] != '\0')
+        raise(score, nd_failure_find_node(names, n, failure->node), BY_NODE);
+    for (size_t i = 0; capture != NULL && i < nd_capture_n_findings(capture); i++) {
+        const struct nd_capture_finding *finding = nd_capture_finding(capture, i);
+        if (finding->node[0] != '\0' && strcmp(finding->severity, "note") != 0)
+            raise(score, nd_failure_find_node(names, n, finding->node),
+                  strcmp(finding->severity, "failure") == 0 ? BY_FINDING : BY_WARNING);
+    }
     if (failure->op[0] != '\0')
         score_kinds(model, failure->op, score);
     return ND_OK;

@@ -253,20 +253,6 @@ static struct nd_estimate nothing_known(double low)
     return (struct nd_estimate){NAN, {low, 1}};
 }
 
-/* The largest |difference| of two devices: that of the best and the worst. */
-static struct nd_estimate spread_of(const struct work *w)
-{
-    struct nd_estimate spread = {0, {0, 0}};
-    for (size_t c = 0; c < w->first[PAIRS + 1]; c++) {
-        struct nd_estimate pair = estimate_of(w, PAIRS, c);
-        double low = fmax(pair.interval.low, -pair.interval.high);
-        spread.value = fmax(spread.value, fabs(pair.value));
-        spread.interval.low = fmax(spread.interval.low, low);
-        spread.interval.high = fmax(spread.interval.high, fmax(pair.interval.high, -pair.interval.low));
-    }
-    return spread;
-}
-
 /* But for those on which all agree. */
 static uint64_t count_right(const struct work *w, size_t device)
 {
@@ -294,7 +280,16 @@ static void conclude(const struct work *w, struct nd_spread *out)
         out->beyond = estimate_of(w, BEYOND, 0);
     if (out->n_devices < 2)
         return;
-    out->spread = spread_of(w);
+    /* The largest |difference| of two devices: that of the best and the worst. */
+    struct nd_estimate spread = {0, {0, 0}};
+    for (size_t c = 0; c < w->first[PAIRS + 1]; c++) {
+        struct nd_estimate pair = estimate_of(w, PAIRS, c);
+        double low = fmax(pair.interval.low, -pair.interval.high);
+        spread.value = fmax(spread.value, fabs(pair.value));
+        spread.interval.low = fmax(spread.interval.low, low);
+        spread.interval.high = fmax(spread.interval.high, fmax(pair.interval.high, -pair.interval.low));
+    }
+    out->spread = spread;
     if (out->spread.interval.low > options->least)
         out->kind = ND_SPREAD_UNEVEN;
     else if (out->spread.interval.high < options->margin)
@@ -419,21 +414,6 @@ static void mean_of(const double *n_pairs_differing, double confidence, uint64_t
     changes->mean_interval = nd_percentiles(draws, ND_DRAWS, confidence);
 }
 
-static void measure(const struct nd_predictions *in, double confidence, double *n_pairs_differing,
-                    struct nd_prediction_changes *changes)
-{
-    size_t n_differ = 0, at = 0;
-    for (size_t ref = 0; ref < in->n_devices; ref++)
-        for (size_t test = ref + 1; test < in->n_devices; test++) {
-            changes->pairs[at] = (struct nd_prediction_changes_pair){.ref = ref, .test = test};
-            count_pair(in, &changes->pairs[at++], confidence, n_pairs_differing);
-        }
-    for (size_t i = 0; i < in->n_samples; i++)
-        n_differ += n_pairs_differing[i] > 0;
-    changes->any_differs = nd_proportion_of(n_differ, in->n_samples, confidence);
-    changes->unstable = nd_proportion_of(count_unstable(in), in->truth != NULL ? in->n_samples : 0, confidence);
-}
-
 enum nd_status nd_prediction_changes_measure(const struct nd_predictions *in, double confidence, uint64_t seed,
                                              struct nd_prediction_changes *out, struct nd_error *err)
 {
@@ -451,7 +431,17 @@ enum nd_status nd_prediction_changes_measure(const struct nd_predictions *in, do
         status = nd_fail_memory(err);
         nd_prediction_changes_deinit(&changes);
     } else {
-        measure(in, confidence, n_pairs_differing, &changes);
+        size_t n_differ = 0, at = 0;
+        for (size_t ref = 0; ref < in->n_devices; ref++)
+            for (size_t test = ref + 1; test < in->n_devices; test++) {
+                changes.pairs[at] = (struct nd_prediction_changes_pair){.ref = ref, .test = test};
+                count_pair(in, &changes.pairs[at++], confidence, n_pairs_differing);
+            }
+        for (size_t i = 0; i < in->n_samples; i++)
+            n_differ += n_pairs_differing[i] > 0;
+        changes.any_differs = nd_proportion_of(n_differ, in->n_samples, confidence);
+        changes.unstable =
+            nd_proportion_of(count_unstable(in), in->truth != NULL ? in->n_samples : 0, confidence);
         mean_of(n_pairs_differing, confidence, seed, draws, &changes);
         *out = changes;
     }

@@ -454,18 +454,22 @@ static enum nd_status find_done(struct nd_qualification *q, const struct nd_task
 {
     struct nd_qualify_model *model = place->model != SIZE_MAX ? &q->models[place->model] : NULL;
     enum nd_status status = ND_OK;
+    char *part;
     *out = false;
     switch (place->kind) {
     case ND_TASK_CAPTURE:
         *out = model->cells[place->cell].is_fresh;
         break;
     case ND_TASK_COMPARE:
-        return nd_qualify_has_comparison(q, model, place->cell, out, err);
+        return nd_qualify_has_file(q, model, nd_qualify_comparison_file(model, place->cell), out, err);
     case ND_TASK_EXPLAIN_PART: /* nobody needs it when its explanation is there */
-        status = nd_qualify_has_explanation_part(q, model, place->part, out, err);
-        return status == ND_OK && !*out ? nd_qualify_has_explanation(q, model, out, err) : status;
+        part = nd_qualify_explanation_part_file(model, place->part, nd_qualify_explain_parts(q));
+        status = nd_qualify_has_file(q, model, part, out, err);
+        if (status != ND_OK || *out)
+            return status;
+        return nd_qualify_has_file(q, model, nd_qualify_explanation_file(model), out, err);
     case ND_TASK_EXPLAIN:
-        return nd_qualify_has_explanation(q, model, out, err);
+        return nd_qualify_has_file(q, model, nd_qualify_explanation_file(model), out, err);
     case ND_TASK_JUDGE:
         break;
     }

@@ -430,19 +430,6 @@ static enum nd_status strip_input(const struct nd_model *model, size_t i, Onnx__
     return add_end(out->inputs, &out->n_inputs, i, name, err);
 }
 
-/* What only the removed nodes read. */
-static void drop_unread(Onnx__GraphProto *graph)
-{
-    for (size_t i = graph->n_initializer; i-- > 0;) {
-        if (count_name(graph, nd_onnx_text(graph->initializer[i]->name)) > 1)
-            continue;
-        onnx__tensor_proto__free_unpacked(graph->initializer[i], NULL);
-        graph->n_initializer--;
-        memmove(&graph->initializer[i], &graph->initializer[i + 1],
-                (graph->n_initializer - i) * sizeof *graph->initializer);
-    }
-}
-
 /* ---- names ---- */
 
 static const struct nd_native_end *end_at(const struct nd_native *native, size_t i)
@@ -535,7 +522,16 @@ enum nd_status nd_model_write_native(const struct nd_model *model, const size_t 
     ND_TRY(nd_onnx_decode(path, bytes, n_bytes, &proto, err));
     for (size_t i = 0; i < nd_model_n_inputs(model); i++)
         ND_TRY(strip_input(model, i, proto->graph, &native, err));
-    drop_unread(proto->graph);
+    /* What only the removed nodes read. */
+    Onnx__GraphProto *graph = proto->graph;
+    for (size_t i = graph->n_initializer; i-- > 0;) {
+        if (count_name(graph, nd_onnx_text(graph->initializer[i]->name)) > 1)
+            continue;
+        onnx__tensor_proto__free_unpacked(graph->initializer[i], NULL);
+        graph->n_initializer--;
+        memmove(&graph->initializer[i], &graph->initializer[i + 1],
+                (graph->n_initializer - i) * sizeof *graph->initializer);
+    }
     ND_TRY(list_outputs(model, tensors, n_tensors, &native, err));
     ND_TRY(check_names(model, &native, err));
     ND_TRY(rename_ends(proto->graph, &native, err));

@@ -335,18 +335,6 @@ static char *next_line(const struct list *list, char *line)
     return next <= list->text + list->n ? next : NULL;
 }
 
-/* Makes a NUL of every line's end and counts the lines that are samples. */
-static size_t cut_lines(const struct list *list)
-{
-    size_t n_samples = 0;
-    for (size_t i = 0; i < list->n; i++)
-        if (list->text[i] == '\n')
-            list->text[i] = '\0';
-    for (char *line = list->text; line != NULL; line = next_line(list, line))
-        n_samples += is_sample(line);
-    return n_samples;
-}
-
 /* Splits INPUT:=PATH. A bare PATH is for the only input. */
 static enum nd_status find_input(const struct nd_loader *loader, const char *list, char *item, size_t *input,
                                  const char **path, struct nd_error *err)
@@ -417,7 +405,13 @@ static enum nd_status load_line(struct nd_loader *loader, const struct list *lis
 
 static enum nd_status load_lines(struct nd_loader *loader, const struct list *list, struct nd_error *err)
 {
-    size_t n_samples = cut_lines(list);
+    /* Makes a NUL of every line's end and counts the lines that are samples. */
+    size_t n_samples = 0;
+    for (size_t i = 0; i < list->n; i++)
+        if (list->text[i] == '\n')
+            list->text[i] = '\0';
+    for (char *line = list->text; line != NULL; line = next_line(list, line))
+        n_samples += is_sample(line);
     if (n_samples == 0)
         return nd_fail(err, ND_E_PROBE_SHAPE, list->path, "list '%s' has no samples", list->path);
     enum nd_status status = nd_loader_begin_samples(loader, n_samples, list->path, err);

@@ -53,21 +53,6 @@ static double score_of(const json_t *layer)
     return score + (isfinite(effect) ? effect : 0) + (isfinite(introduced) ? introduced : 0);
 }
 
-/* Of a model with more layers than are shown: those with the highest scores, in graph order. */
-static void put_layers(struct nd_page *page, const struct nd_page_part *part, const json_t *layers, size_t d,
-                       size_t most)
-{
-    size_t n = json_array_size(layers), n_put = 0;
-    double threshold = nd_page_threshold(page, layers, score_of, most);
-    for (size_t i = 0; i < n && n_put < most; i++) {
-        const json_t *layer = json_array_get(layers, i);
-        if (score_of(layer) < threshold)
-            continue;
-        put_layer(page, part, layer, d, i);
-        n_put++;
-    }
-}
-
 static void put_device(struct nd_page *page, const struct nd_page_part *part, const json_t *device, size_t d,
                        size_t most, bool is_open)
 {
@@ -89,7 +74,16 @@ static void put_device(struct nd_page *page, const struct nd_page_part *part, co
                        "that change where this layer alone is as on the device.</caption>");
     nd_html_heads(page,
                   "Layer|Operator|#Introduced here|#Passed on|#Amplification|#Effect on the outputs|State");
-    put_layers(page, part, layers, d, most);
+    /* Of a model with more layers than are shown: those with the highest scores, in graph order. */
+    size_t n = json_array_size(layers), n_put = 0;
+    double threshold = nd_page_threshold(page, layers, score_of, most);
+    for (size_t i = 0; i < n && n_put < most; i++) {
+        const json_t *layer = json_array_get(layers, i);
+        if (score_of(layer) < threshold)
+            continue;
+        put_layer(page, part, layer, d, i);
+        n_put++;
+    }
     nd_html_puts(page, "</tbody></table></div></details>\n");
 }
 

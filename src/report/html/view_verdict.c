@@ -585,15 +585,11 @@ static void put_explanation_words(struct nd_page *page, const struct nd_page_par
     nd_html_puts(page, "</ul>\n");
 }
 
-/* The first device that has the verdict of all. */
-static const json_t *suspect_of(const json_t *explanation)
-{
-    return nd_doc_find(nd_doc_get(explanation, "devices"), "verdict", nd_doc_text(explanation, "verdict"));
-}
-
 static void put_reduce(struct nd_page *page, const json_t *explanation)
 {
-    const json_t *device = suspect_of(explanation);
+    /* The first device that has the verdict of all. */
+    const json_t *device =
+        nd_doc_find(nd_doc_get(explanation, "devices"), "verdict", nd_doc_text(explanation, "verdict"));
     const json_t *layer = json_array_get(nd_doc_get(device, "faulty"), 0);
     if (layer == NULL)
         layer = json_array_get(nd_doc_get(device, "unexplained"), 0);

@@ -69,19 +69,13 @@ void nd_explain_put_wrapped(struct nd_strbuf *out, size_t width, size_t indent, 
     free(text);
 }
 
-/* The sum over the layers whose effect was measured. */
-static double all_effects(const struct nd_explanation *e, const struct nd_explained_device *device)
-{
-    double sum = 0;
-    for (size_t s = 0; s < e->n_steps; s++)
-        sum += isnan(device->layers[s].effect) ? 0 : device->layers[s].effect;
-    return sum;
-}
-
 double nd_explain_effect_share(const struct nd_explanation *e, const struct nd_explained_device *device,
                                size_t step)
 {
-    double sum = all_effects(e, device);
+    /* The sum over the layers whose effect was measured. */
+    double sum = 0;
+    for (size_t s = 0; s < e->n_steps; s++)
+        sum += isnan(device->layers[s].effect) ? 0 : device->layers[s].effect;
     return sum > 0 ? device->layers[step].effect / sum : (double)NAN;
 }
 

@@ -9,7 +9,7 @@
 
 #include "core/documents/json_out.h"
 #include "core/files/file.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/tensors/scales.h"
 #include "core/text/strbuf.h"
 #include "devices/agent/runtime/runtime.h"
@@ -103,9 +103,7 @@ void nd_capture_job_free_passes(struct nd_agent_job *job)
     for (size_t p = 0; p < job->n_passes; p++)
         ND_FREE_ALL(job->passes[p].model, job->passes[p].checks);
     free(job->passes);
-    for (size_t e = 0; e < job->n_tensors; e++)
-        free(job->tensors[e].output);
-    free(job->tensors);
+    ND_FREE_EACH(job->tensors, job->n_tensors, .output);
     job->passes = NULL;
     job->n_passes = 0;
     job->tensors = NULL;

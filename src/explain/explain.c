@@ -4,7 +4,7 @@
 
 #include "capture/read/environment.h"
 #include "core/documents/json_out.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/tensors/sha256.h"
 #include "core/text/strbuf.h"
 #include "explain/evaluate/evaluation.h"
@@ -705,9 +705,7 @@ static enum nd_status nd_explanation_begin(const struct nd_plan *plan, struct nd
 
 static void deinit_execution(struct nd_explained_execution *execution)
 {
-    for (size_t i = 0; i < execution->n_evidence; i++)
-        free(execution->evidence[i].text);
-    free(execution->evidence);
+    ND_FREE_EACH(execution->evidence, execution->n_evidence, .text);
 }
 
 static void deinit_layer(struct nd_explained_layer *layer)
@@ -721,12 +719,8 @@ static void deinit_layer(struct nd_explained_layer *layer)
 
 static void deinit_device(struct nd_explained_device *device, size_t n_steps)
 {
-    for (size_t s = 0; device->layers != NULL && s < n_steps; s++)
-        deinit_layer(&device->layers[s]);
-    free(device->layers);
-    for (size_t i = 0; i < device->n_findings; i++)
-        free(device->findings[i].fault.text);
-    free(device->findings);
+    ND_DEINIT_EACH(deinit_layer, device->layers, n_steps);
+    ND_FREE_EACH(device->findings, device->n_findings, .fault.text);
     deinit_execution(&device->execution);
     ND_FREE_ALL(device->sources, device->faulty, device->unexplained, device->losses, device->arithmetic);
     for (size_t i = 0; i < device->n_arithmetics; i++)
@@ -766,9 +760,7 @@ void nd_explanation_destroy(struct nd_explanation **explanation)
         deinit_device(&e->devices[d], e->n_steps);
     for (size_t s = 0; e->steps != NULL && s < e->n_steps; s++)
         ND_FREE_ALL(e->steps[s].name, e->steps[s].op_types, e->steps[s].inputs);
-    for (size_t i = 0; i < e->n_differences; i++)
-        deinit_difference(&e->differences[i]);
-    free(e->differences);
+    ND_DEINIT_EACH(deinit_difference, e->differences, e->n_differences);
     nd_quantisation_destroy(&e->quantisation);
     ND_FREE_ALL(e->devices, e->steps, e->model, e->model_sha256, e->float_model, e->probe, e->probe_source,
                 e->majority.why_not, e);

@@ -1,7 +1,7 @@
 /* Study: see the header. */
 #include <math.h>
 
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/processes/parallel.h"
 #include "explain/evaluate/incremental.h"
 #include "explain/plan/replay.h"
@@ -407,9 +407,7 @@ static void nd_study_deinit(struct nd_study *study)
     for (size_t s = 0; study->values != NULL && s < study->plan->n_steps; s++)
         ND_FREE_ALL(study->values[s].values, study->values[s].errors);
     ND_FREE_ALL(study->inputs, study->float_tensor, study->float_input, study->step_of_float, study->sums);
-    for (size_t i = 0; study->outputs != NULL && i < study->n_samples * study->plan->n_steps; i++)
-        nd_array_deinit(&study->outputs[i]);
-    free(study->outputs);
+    ND_DEINIT_EACH(nd_array_deinit, study->outputs, study->n_samples * study->plan->n_steps);
     for (size_t i = 0; study->references != NULL && i < study->n_samples * study->plan->n_steps; i++)
         nd_packed_deinit(&study->references[i]);
     ND_FREE_ALL(study->references, study->has_reference);
@@ -560,9 +558,7 @@ static enum nd_status nd_measure_losses(struct nd_study *study, struct nd_error 
         nd_parallel_for(study->n_threads, study->n_samples, measure_sample, &team, &introduced);
     if (status != ND_OK && err != NULL)
         *err = introduced;
-    for (size_t i = 0; i < study->n_threads; i++)
-        nd_loss_run_deinit(&team.runs[i]);
-    free(team.runs);
+    ND_DEINIT_EACH(nd_loss_run_deinit, team.runs, study->n_threads);
     return status;
 }
 

@@ -8,7 +8,7 @@
 
 #include "arithmetic/operators/array.h"
 #include "core/files/file.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/text/strbuf.h"
 #include "npudiff/core/parse.h"
 
@@ -308,12 +308,6 @@ static enum nd_status add_library(const struct nd_capture *capture, const struct
     return nd_config_add(list, nd_config_join("library.", "", nd_path_base(attr->string)), nd_strdup(id), err);
 }
 
-static int by_key(const void *a, const void *b)
-{
-    const struct nd_config_item *x = a, *y = b;
-    return strcmp(x->key, y->key);
-}
-
 enum nd_status nd_config_of_capture(const struct nd_capture *capture, struct nd_config *out,
                                     struct nd_error *err)
 {
@@ -337,7 +331,7 @@ enum nd_status nd_config_of_capture(const struct nd_capture *capture, struct nd_
         return status;
     }
     if (config.n > 0)
-        qsort(config.items, config.n, sizeof *config.items, by_key);
+        qsort(config.items, config.n, sizeof *config.items, nd_compare_texts);
     *out = config;
     return ND_OK;
 }

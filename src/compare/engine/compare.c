@@ -216,20 +216,13 @@ const char *nd_verdict_name(enum nd_verdict verdict)
 
 enum nd_exit nd_verdict_exit_code(enum nd_verdict verdict)
 {
-    switch (verdict) {
-    case ND_VERDICT_SAME:
-    case ND_VERDICT_WITHIN:
-        return ND_EXIT_SAME;
-    case ND_VERDICT_DIFFERS:
-        return ND_EXIT_DIFFERS;
-    case ND_VERDICT_INCONCLUSIVE:
-        return ND_EXIT_INCONCLUSIVE;
-    case ND_VERDICT_NOT_COMPARABLE:
-        return ND_EXIT_NOT_COMPARABLE;
-    case ND_VERDICT_FAILED:
-        return ND_EXIT_DEVICE_FAILED;
-    }
-    return ND_EXIT_TROUBLE;
+    static const enum nd_exit codes[] = {[ND_VERDICT_SAME] = ND_EXIT_SAME,
+                                         [ND_VERDICT_WITHIN] = ND_EXIT_SAME,
+                                         [ND_VERDICT_INCONCLUSIVE] = ND_EXIT_INCONCLUSIVE,
+                                         [ND_VERDICT_DIFFERS] = ND_EXIT_DIFFERS,
+                                         [ND_VERDICT_NOT_COMPARABLE] = ND_EXIT_NOT_COMPARABLE,
+                                         [ND_VERDICT_FAILED] = ND_EXIT_DEVICE_FAILED};
+    return (size_t)verdict < sizeof codes / sizeof codes[0] ? codes[verdict] : ND_EXIT_TROUBLE;
 }
 
 enum nd_verdict nd_verdict_worse(enum nd_verdict a, enum nd_verdict b)

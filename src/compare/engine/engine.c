@@ -8,7 +8,7 @@
 #include "compare/engine/engine.h"
 #include "compare/metrics/states.h"
 #include "core/documents/json_out.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/processes/parallel.h"
 
 /* From the states of jobs to the results of tensors. docs/reference/metrics.md#elements, #accounting,
@@ -697,9 +697,7 @@ enum nd_status nd_engine_run(const struct nd_aligned_captures *alignment,
         free_totals(&delivery->tensors[e], delivery->comparison->n_pairs);
     free(delivery->tensors);
     nd_output_rows_deinit(&delivery->rows);
-    for (size_t w = 0; engine.workers != NULL && w < engine.n_workers; w++)
-        nd_worker_destroy(&engine.workers[w]);
-    free(engine.workers);
+    ND_DEINIT_EACH(nd_worker_destroy, engine.workers, engine.n_workers);
     for (size_t i = 0; i < engine.n_jobs; i++)
         nd_job_destroy(&engine.jobs[i]);
     ND_FREE_ALL(engine.jobs, engine.first_tile);

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "compare/findings/top1_classes.h"
-#include "core/memory.h"
+#include "core/items.h"
 
 /* Of one read of a capture: enough that whole chunks are decoded, and little beside what a comparison needs. */
 enum { READ_BYTES = 32 << 20 };
@@ -185,9 +185,7 @@ static enum nd_status look_at_row(struct look *look, const struct nd_capture *co
         status = keep_some(look, n_max, err);
         look->row->has_changed = status == ND_OK;
     }
-    for (size_t d = 0; d < n_devices; d++)
-        free(look->sides[d].classes);
-    free(look->sides);
+    ND_FREE_EACH(look->sides, n_devices, .classes);
     return status;
 }
 

@@ -4,7 +4,7 @@
 
 #include "core/documents/yaml_map.h"
 #include "core/files/file.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/text/strbuf.h"
 #include "npudiff/core/parse.h"
 
@@ -143,9 +143,7 @@ bool nd_texts_add(struct nd_texts *texts, const char *text)
 
 void nd_texts_deinit(struct nd_texts *texts)
 {
-    for (size_t i = 0; i < texts->n; i++)
-        free(texts->items[i]);
-    free(texts->items);
+    ND_FREE_ITEMS(texts->items, texts->n);
     *texts = (struct nd_texts){0};
 }
 

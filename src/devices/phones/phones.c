@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/processes/parallel.h"
 #include "core/text/strbuf.h"
 #include "devices/phones/remote.h"
@@ -184,11 +184,6 @@ static enum nd_status ask_chipset(void *context, size_t worker, size_t i, struct
     return ND_OK;
 }
 
-static int by_serial(const void *a, const void *b)
-{
-    return strcmp(((const struct nd_phone *)a)->serial, ((const struct nd_phone *)b)->serial);
-}
-
 enum nd_status nd_phones_list(const char *server, bool with_chipsets, struct nd_phone **out, size_t *n,
                               struct nd_error *err)
 {
@@ -216,7 +211,7 @@ enum nd_status nd_phones_list(const char *server, bool with_chipsets, struct nd_
     size_t n_phones = devices.n;
     nd_adb_devices_deinit(&devices);
     if (status == ND_OK && n_phones > 0) {
-        qsort(phones, n_phones, sizeof *phones, by_serial);
+        qsort(phones, n_phones, sizeof *phones, nd_compare_texts);
         struct asking asking = {phones, server};
         if (with_chipsets)
             status = nd_parallel_for(n_phones < MAX_AT_ONCE ? n_phones : MAX_AT_ONCE, n_phones, ask_chipset,
@@ -307,9 +302,7 @@ enum nd_status nd_device_reach(const char *uri, enum nd_transport_kind transport
 
 void nd_device_uris_free(char **uris, size_t n)
 {
-    for (size_t i = 0; uris != NULL && i < n; i++)
-        free(uris[i]);
-    free(uris);
+    ND_FREE_ITEMS(uris, n);
 }
 
 static enum nd_status expand_phones(const char *uri, const struct nd_remote_uri *parts, char ***out, size_t *n,

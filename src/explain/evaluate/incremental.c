@@ -1,7 +1,7 @@
 /* After a change of one tensor, computes again only what depends on it. */
 #include "explain/evaluate/incremental.h"
 
-#include "core/memory.h"
+#include "core/items.h"
 
 enum nd_status nd_incremental_find_layers(const struct nd_plan *plan, struct nd_byte_layers **out,
                                           struct nd_error *err)
@@ -126,9 +126,7 @@ static enum nd_status run_slowly(struct nd_incremental *r, size_t layer, struct 
         status = r->change != NULL ? nd_byte_layer_evaluate_with(r->runner, layer, r->change->options,
                                                                  r->change->context, inputs, &qvalues, err)
                                    : nd_byte_layer_evaluate(r->runner, layer, inputs, &qvalues, err);
-    for (size_t i = 0; i < n && inputs != NULL; i++)
-        nd_array_deinit(&inputs[i]);
-    free(inputs);
+    ND_DEINIT_EACH(nd_array_deinit, inputs, n);
     if (status == ND_OK && qvalues.n != r->reference[step].tensor_view.n)
         status = nd_fail(err, ND_E_EXACT_SHAPE, NULL, "a layer has another shape");
     if (status == ND_OK)

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "arithmetic/variants/layer_other.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/statistics/distributions.h"
 #include "explain/identify/identify.h"
 #include "explain/plan/replay.h"
@@ -687,9 +687,7 @@ static enum nd_status identify_capture(const struct nd_model *model, const struc
 
 static void deinit_device(struct nd_identified_device *device)
 {
-    for (size_t p = 0; p < device->n_probes; p++)
-        free(device->probes[p].name);
-    free(device->probes);
+    ND_FREE_EACH(device->probes, device->n_probes, .name);
     for (size_t s = 0; s < device->n_layers; s++)
         ND_FREE_ALL(device->layers[s].name, device->layers[s].op_types, device->layers[s].why_not,
                     device->layers[s].steps, device->layers[s].answer);

@@ -442,34 +442,12 @@ enum nd_status nd_difference_of_tensor(const struct nd_recorded *recorded, const
 
 static const char *descr(enum nd_dtype dtype)
 {
-    switch (dtype) {
-    case ND_DTYPE_F32:
-        return "<f4";
-    case ND_DTYPE_F64:
-        return "<f8";
-    case ND_DTYPE_F16:
-        return "<f2";
-    case ND_DTYPE_U8:
-        return "|u1";
-    case ND_DTYPE_I8:
-        return "|i1";
-    case ND_DTYPE_U16:
-        return "<u2";
-    case ND_DTYPE_I16:
-        return "<i2";
-    case ND_DTYPE_U32:
-        return "<u4";
-    case ND_DTYPE_I32:
-        return "<i4";
-    case ND_DTYPE_U64:
-        return "<u8";
-    case ND_DTYPE_I64:
-        return "<i8";
-    case ND_DTYPE_BOOL:
-        return "|b1";
-    default:
-        return NULL;
-    }
+    static const char *const words[] = {
+        [ND_DTYPE_F32] = "<f4", [ND_DTYPE_F64] = "<f8", [ND_DTYPE_F16] = "<f2", [ND_DTYPE_U8] = "|u1",
+        [ND_DTYPE_I8] = "|i1",  [ND_DTYPE_U16] = "<u2", [ND_DTYPE_I16] = "<i2", [ND_DTYPE_U32] = "<u4",
+        [ND_DTYPE_I32] = "<i4", [ND_DTYPE_U64] = "<u8", [ND_DTYPE_I64] = "<i8", [ND_DTYPE_BOOL] = "|b1",
+    };
+    return (size_t)dtype < sizeof words / sizeof words[0] ? words[dtype] : NULL;
 }
 
 enum { PREFIX_BYTES = 10, ALIGNMENT = 64 };

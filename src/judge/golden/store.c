@@ -10,7 +10,7 @@
 
 #include "core/documents/json_out.h"
 #include "core/files/file.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/text/strbuf.h"
 
 /* ---- in a few words ---- */
@@ -172,9 +172,7 @@ enum nd_status nd_golden_plan(const struct nd_golden *store, const char *model_s
 
 void nd_golden_plan_deinit(struct nd_golden_plan *plan)
 {
-    for (size_t i = 0; i < plan->n; i++)
-        nd_golden_entry_deinit(&plan->entries[i]);
-    free(plan->entries);
+    ND_DEINIT_EACH(nd_golden_entry_deinit, plan->entries, plan->n);
     *plan = (struct nd_golden_plan){0};
 }
 

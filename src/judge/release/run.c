@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "core/files/file.h"
+#include "core/items.h"
 #include "core/text/strbuf.h"
 #include "judge/tasks/task.h"
 
@@ -393,9 +394,7 @@ enum nd_status nd_qualify_make_keys(struct nd_qualification *q, struct nd_error 
         }
         free(probes);
     }
-    for (size_t i = 0; i < runtimes.n; i++)
-        free(runtimes.items[i].text);
-    free(runtimes.items);
+    ND_FREE_EACH(runtimes.items, runtimes.n, .text);
     nd_digest_cache_close(&runtimes.digests);
     return status;
 }

@@ -32,25 +32,12 @@ static enum nd_status nd_encodings_fail(const struct nd_encodings *encodings, co
 /* What a value is, in words of JSON. */
 static const char *kind_of(const json_t *value)
 {
-    if (value == NULL)
-        return "missing";
-    switch (json_typeof(value)) {
-    case JSON_OBJECT:
-        return "an object";
-    case JSON_ARRAY:
-        return "a list";
-    case JSON_STRING:
-        return "a text";
-    case JSON_INTEGER:
-    case JSON_REAL:
-        return "a number";
-    case JSON_TRUE:
-    case JSON_FALSE:
-        return "a boolean";
-    case JSON_NULL:
-        return "null";
-    }
-    return "unknown";
+    static const char *const kinds[] = {
+        [JSON_OBJECT] = "an object", [JSON_ARRAY] = "a list",  [JSON_STRING] = "a text",
+        [JSON_INTEGER] = "a number", [JSON_REAL] = "a number", [JSON_TRUE] = "a boolean",
+        [JSON_FALSE] = "a boolean",  [JSON_NULL] = "null",
+    };
+    return value != NULL ? kinds[json_typeof(value)] : "missing";
 }
 
 /* The member as a number, a whole number, a text; ND_E_ENCODINGS_FORMAT when it is missing or another thing. */

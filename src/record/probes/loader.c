@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 
 #include "core/files/file.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/text/strbuf.h"
 #include "record/probes/loader.h"
 #include "record/probes/npz.h"
@@ -681,14 +681,7 @@ struct listing {
 
 static void listing_deinit(struct listing *listing)
 {
-    for (size_t i = 0; i < listing->n; i++)
-        free(listing->names[i]);
-    free(listing->names);
-}
-
-static int compare_names(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
+    ND_FREE_ITEMS(listing->names, listing->n);
 }
 
 static enum nd_status listing_add(struct listing *listing, const char *path, const char *name,
@@ -727,7 +720,7 @@ static enum nd_status listing_read(struct listing *listing, const char *path, st
     if (status == ND_OK && listing->n == 0)
         status = nd_fail(err, ND_E_PROBE_INPUT, path, "folder '%s' holds no .npy or .npz file", path);
     if (status == ND_OK)
-        qsort(listing->names, listing->n, sizeof *listing->names, compare_names);
+        qsort(listing->names, listing->n, sizeof *listing->names, nd_compare_texts);
     return status;
 }
 

@@ -301,19 +301,16 @@ static enum nd_status use_manifest(struct nd_qnr *run, struct nd_error *err)
 
 static enum nd_status read_sources(struct nd_qnr *run, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     if (run->base != NULL) {
-        char *path = nd_path_join(run->base, "npudiff.json");
-        status = path != NULL ? nd_qnr_read_manifest(path, &run->manifest, err) : nd_fail_memory(err);
-        free(path);
-        if (status == ND_OK)
-            status = use_manifest(run, err);
+        ND_FREED char *path = nd_path_join(run->base, "npudiff.json");
+        ND_TRY(path != NULL ? nd_qnr_read_manifest(path, &run->manifest, err) : nd_fail_memory(err));
+        ND_TRY(use_manifest(run, err));
     }
-    if (status == ND_OK && run->options->context_json != NULL)
-        status = nd_qnr_read_context(run->options->context_json,
-                                     run->options->graph != NULL ? run->options->graph : run->graph,
-                                     &run->context, err);
-    return status == ND_OK ? check_sources(run, err) : status;
+    if (run->options->context_json != NULL)
+        ND_TRY(nd_qnr_read_context(run->options->context_json,
+                                   run->options->graph != NULL ? run->options->graph : run->graph,
+                                   &run->context, err));
+    return check_sources(run, err);
 }
 
 static bool is_sanitised(const char *name)

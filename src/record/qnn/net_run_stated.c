@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "core/files/file.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/tensors/scales.h"
 #include "core/text/strbuf.h"
 #include "model/encodings/building.h"
@@ -19,9 +19,7 @@ void nd_qnr_stated_deinit(struct nd_qnr_stated *stated)
 
 static void list_deinit(struct nd_qnr_list *list)
 {
-    for (size_t i = 0; i < list->n; i++)
-        nd_qnr_stated_deinit(&list->items[i]);
-    free(list->items);
+    ND_DEINIT_EACH(nd_qnr_stated_deinit, list->items, list->n);
 }
 
 void nd_qnr_source_deinit(struct nd_qnr_source *source)

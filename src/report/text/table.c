@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "core/memory.h"
+#include "core/items.h"
 #include "npudiff/core/parse.h"
 
 /* What writers have in common that build a tree of JSON, and how every writer ends. */
@@ -387,9 +387,7 @@ void nd_table_render_panels(struct nd_table *table, size_t n_keys, struct nd_str
 
 void nd_table_deinit(struct nd_table *table)
 {
-    for (size_t i = 0; i < table->n_cells; i++)
-        free(table->cells[i]);
-    free(table->cells);
+    ND_FREE_ITEMS(table->cells, table->n_cells);
     *table = (struct nd_table){0};
 }
 

@@ -374,8 +374,7 @@ static enum nd_status check_kind(const struct merge *merge, const json_t *root, 
     if (merge->paths[part] != NULL)
         return nd_fail(err, ND_E_EXPLAIN_PART, path, "'%s' and '%s' are the same part: %lld of %lld",
                        merge->paths[part], path, (long long)part + 1, (long long)n);
-    json_object_foreach(merge->of, key, value)
-    {
+    json_object_foreach(merge->of, key, value) {
         if (!json_equal(value, json_object_get(json_object_get(root, "of"), key)))
             return nd_fail(err, ND_E_EXPLAIN_PART, path, "'%s' does not fit: its '%s' is different", path, key);
     }

@@ -444,8 +444,7 @@ static enum nd_status flatten_object(struct nd_config_list *list, const char *pr
     const char *key;
     json_t *value;
     enum nd_status status = ND_OK;
-    json_object_foreach((json_t *)(uintptr_t)object, key, value)
-    {
+    json_object_foreach((json_t *)(uintptr_t)object, key, value) {
         bool is_old = strcmp(key, "graphs") == 0 && json_is_object(value);
         char *name = nd_config_join(prefix, ".", is_old ? "graphs[0]" : key);
         status = name != NULL ? flatten(list, name, value, err) : nd_fail_memory(err);
@@ -469,8 +468,7 @@ static enum nd_status flatten(struct nd_config_list *list, const char *prefix, c
                                            : json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
         return nd_config_add(list, nd_strdup(prefix), text, err);
     }
-    json_array_foreach(value, i, item)
-    {
+    json_array_foreach(value, i, item) {
         char index[32];
         snprintf(index, sizeof index, "[%zu]", i);
         char *name = nd_config_join(prefix, "", index);

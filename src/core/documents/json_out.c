@@ -218,7 +218,7 @@ void nd_json_index(struct nd_json *json, const char *key, size_t index)
 
 void nd_json_texts(struct nd_json *json, const char *key, const char *const *texts, size_t n)
 {
-    ND_JSON_LIST (json, key, i, n)
+    ND_JSON_LIST(json, key, i, n)
         nd_json_text(json, NULL, texts[i]);
 }
 
@@ -235,12 +235,14 @@ static void make_tree(struct nd_json *json, const char *key, const json_t *tree)
     switch (json_typeof(tree)) {
     case JSON_OBJECT:
         nd_json_open(json, key, '{');
-        json_object_foreach((json_t *)(uintptr_t)tree, name, item) make_tree(json, name, item);
+        json_object_foreach((json_t *)(uintptr_t)tree, name, item)
+            make_tree(json, name, item);
         nd_json_close(json, '}');
         break;
     case JSON_ARRAY:
         nd_json_open(json, key, '[');
-        json_array_foreach(tree, i, item) make_tree(json, NULL, item);
+        json_array_foreach(tree, i, item)
+            make_tree(json, NULL, item);
         nd_json_close(json, ']');
         break;
     case JSON_STRING:

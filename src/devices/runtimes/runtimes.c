@@ -335,15 +335,13 @@ static const char *find_wrong_member(const json_t *manifest)
     }
     if (files != NULL && !json_is_array(files))
         return "files";
-    json_array_foreach(files, i, item)
-    {
+    json_array_foreach(files, i, item) {
         if (!json_is_string(item))
             return "files";
     }
     if (digests != NULL && !json_is_object(digests))
         return "sha256";
-    json_object_foreach((json_t *)(uintptr_t)digests, path, item)
-    {
+    json_object_foreach((json_t *)(uintptr_t)digests, path, item) {
         if (!json_is_string(item))
             return "sha256";
     }

@@ -145,8 +145,7 @@ static enum nd_status get_shape(const json_t *object, const char *key, const cha
     if (!json_is_array(list) || json_array_size(list) > ND_MAX_RANK)
         return fail_key(path, tensor, key, "a list of at most 8 dimensions", err);
     out->rank = (int)json_array_size(list);
-    json_array_foreach(list, i, dim)
-    {
+    json_array_foreach(list, i, dim) {
         if (!json_is_integer(dim) || json_integer_value(dim) < 0)
             return fail_key(path, tensor, key, "a list of whole numbers from 0 on", err);
         out->dims[i] = json_integer_value(dim);
@@ -241,8 +240,7 @@ static enum nd_status read_prepared_list(const json_t *root, const char *key, co
     size_t i;
     if (!json_is_array(array))
         return fail_key(path, NULL, key, "a list of tensors", err);
-    json_array_foreach(array, i, object)
-    {
+    json_array_foreach(array, i, object) {
         ND_TRY(read_prepared(object, path, list, err));
     }
     return ND_OK;
@@ -310,8 +308,7 @@ static enum nd_status read_context_list(const json_t *graph, const char *key,
     size_t i;
     if (!json_is_array(array))
         return fail_key(path, NULL, key, "a list of tensors", err);
-    json_array_foreach(array, i, tensor)
-    {
+    json_array_foreach(array, i, tensor) {
         ND_TRY(read_context_tensor(json_object_get(tensor, "info"), encodings, path, list, err));
     }
     return ND_OK;
@@ -326,8 +323,7 @@ static enum nd_status choose_graph(const json_t *root, const char *graph, const 
     char names[300] = "";
     if (n == 0)
         return fail_key(path, NULL, "graphs", "a list of graphs", err);
-    json_array_foreach(graphs, i, item)
-    {
+    json_array_foreach(graphs, i, item) {
         const json_t *info = json_object_get(item, "info");
         const char *name = json_string_value(json_object_get(info, "graphName"));
         if (n == 1 || (graph != NULL && name != NULL && strcmp(name, graph) == 0)) {

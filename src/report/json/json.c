@@ -53,7 +53,7 @@ static void put_predicate(struct nd_json *json, const struct nd_comparison *c,
     nd_json_text(json, "of", p->tensor != SIZE_MAX ? "samples" : "tensors");
     nd_json_count(json, "wrong", p->n_wrong);
     nd_json_count(json, "compared", p->n);
-    ND_JSON_LIST (json, "conditions", i, p->n_conditions)
+    ND_JSON_LIST(json, "conditions", i, p->n_conditions)
         nd_json_text(json, NULL, p->conditions[i]);
     nd_json_text(json, "text", p->text);
     nd_json_real_if(json, "log2_chance", !isnan(p->log2_chance), p->log2_chance);
@@ -63,11 +63,11 @@ static void put_predicate(struct nd_json *json, const struct nd_comparison *c,
 /* The members "diagnoses", "depth" and "predicate" of the object at hand. */
 static void nd_json_put_diagnoses(struct nd_json *json, const struct nd_comparison *comparison)
 {
-    ND_JSON_LIST (json, "diagnoses", i, comparison->n_diagnoses)
+    ND_JSON_LIST(json, "diagnoses", i, comparison->n_diagnoses)
         put_diagnosis(json, comparison, &comparison->diagnoses[i]);
-    ND_JSON_LIST (json, "depth", i, comparison->n_depths)
+    ND_JSON_LIST(json, "depth", i, comparison->n_depths)
         put_depth(json, comparison, &comparison->depths[i]);
-    ND_JSON_LIST (json, "predicate", i, comparison->n_predicates)
+    ND_JSON_LIST(json, "predicate", i, comparison->n_predicates)
         put_predicate(json, comparison, &comparison->predicates[i]);
 }
 
@@ -277,7 +277,7 @@ static void put_structure(struct nd_json *json, const struct nd_compared_tensor 
 static void put_worst(struct nd_json *json, const struct nd_comparison *c,
                       const struct nd_compared_tensor *tensor, const struct nd_difference *d)
 {
-    ND_JSON_LIST (json, "worst", i, d->n_worst) {
+    ND_JSON_LIST(json, "worst", i, d->n_worst) {
         const struct nd_worst *worst = &d->worst[i];
         nd_json_open_line(json, NULL, '{');
         put_place(json, c, tensor, &worst->place);
@@ -376,14 +376,14 @@ static void put_pair(struct nd_json *json, const struct nd_comparison *c,
     nd_json_put_part(json, c, tensor, &pair->total);
     nd_json_text(json, "signal_probe",
                  pair->signal_probe < c->n_probes ? c->probes[pair->signal_probe].name : NULL);
-    ND_JSON_LIST (json, "probes", p, c->n_probes) {
+    ND_JSON_LIST(json, "probes", p, c->n_probes) {
         nd_json_open_line(json, NULL, '{');
         nd_json_text(json, "probe", c->probes[p].name);
         nd_json_put_part(json, c, tensor, &pair->probes[p]);
         nd_json_close(json, '}');
     }
     if (c->per_channel) {
-        ND_JSON_LIST (json, "channels", i, pair->n_channels)
+        ND_JSON_LIST(json, "channels", i, pair->n_channels)
             nd_json_put_channel(json, i, &pair->channels[i]);
     }
     nd_json_close(json, '}');
@@ -439,11 +439,11 @@ static void put_tensor(struct nd_json *json, const struct nd_comparison *c,
     nd_json_text(json, "verdict", nd_verdict_name(tensor->verdict));
     nd_json_text(json, "gate", tensor->gate);
     nd_json_index(json, "odd_one_out", tensor->odd_one_out);
-    ND_JSON_LINE_LIST (json, "groups", i, c->n_devices)
+    ND_JSON_LINE_LIST(json, "groups", i, c->n_devices)
         nd_json_int(json, NULL, tensor->devices[i].class_id);
-    ND_JSON_LIST (json, "devices", i, c->n_devices)
+    ND_JSON_LIST(json, "devices", i, c->n_devices)
         put_tensor_device(json, &tensor->devices[i]);
-    ND_JSON_LIST (json, "pairs", i, c->n_pairs)
+    ND_JSON_LIST(json, "pairs", i, c->n_pairs)
         put_pair(json, c, tensor, &tensor->pairs[i]);
     nd_json_close(json, '}');
 }
@@ -511,7 +511,7 @@ static void put_first_difference(struct nd_json *json, const struct nd_compariso
 
 static void put_partings(struct nd_json *json, const struct nd_comparison *c)
 {
-    ND_JSON_LIST (json, "partings", i, c->n_partings) {
+    ND_JSON_LIST(json, "partings", i, c->n_partings) {
         const struct nd_parting *parting = &c->partings[i];
         nd_json_open_line(json, NULL, '{');
         nd_json_open(json, "groups", '[');
@@ -550,7 +550,7 @@ static void put_top1_pair(struct nd_json *json, const struct nd_top1_pair *pair,
 /* What the outputs of one device say of the classes that are shown. */
 static void put_values(struct nd_json *json, const struct nd_changed_sample *one, size_t device)
 {
-    ND_JSON_LINE_LIST (json, NULL, i, one->n_shown)
+    ND_JSON_LINE_LIST(json, NULL, i, one->n_shown)
         nd_json_real(json, NULL, one->values[device * one->n_shown + i]);
 }
 
@@ -560,11 +560,11 @@ static void put_changed_sample(struct nd_json *json, const struct nd_comparison 
     nd_json_open_line(json, NULL, '{');
     nd_json_count(json, "sample", one->sample);
     nd_json_count_if(json, "label", one->label >= 0, (uint64_t)one->label);
-    ND_JSON_LINE_LIST (json, "predictions", d, c->n_devices)
+    ND_JSON_LINE_LIST(json, "predictions", d, c->n_devices)
         nd_json_count_if(json, NULL, one->classes[d] >= 0, (uint64_t)one->classes[d]);
-    ND_JSON_LINE_LIST (json, "classes", i, one->n_shown)
+    ND_JSON_LINE_LIST(json, "classes", i, one->n_shown)
         nd_json_int(json, NULL, one->shown[i]);
-    ND_JSON_LINE_LIST (json, "values", d, c->n_devices)
+    ND_JSON_LINE_LIST(json, "values", d, c->n_devices)
         put_values(json, one, d);
     nd_json_close(json, '}');
 }
@@ -577,7 +577,7 @@ static void put_changed(struct nd_json *json, const struct nd_comparison *c, con
         nd_json_null(json, "changed_samples");
         return;
     }
-    ND_JSON_LIST (json, "changed_samples", i, row->n_changed_kept)
+    ND_JSON_LIST(json, "changed_samples", i, row->n_changed_kept)
         put_changed_sample(json, c, &row->changed[i]);
 }
 
@@ -590,7 +590,7 @@ static void put_top1(struct nd_json *json, const struct nd_comparison *c, const 
     nd_json_text(json, "labels_missing_reason", row->labels_missing_reason);
     nd_json_text(json, "classes_by", row->classes_by);
     nd_json_bool(json, "is_shown", row == nd_comparison_top1(c));
-    ND_JSON_LIST (json, "devices", i, c->n_devices) {
+    ND_JSON_LIST(json, "devices", i, c->n_devices) {
         const struct nd_top1_device *counted = &row->devices[i];
         bool has_accuracy = counted->exists && row->has_labels;
         nd_json_open_line(json, NULL, '{');
@@ -627,13 +627,13 @@ static void put_broken(struct nd_json *json, const struct nd_comparison *c)
 
 static void put_lists(struct nd_json *json, const struct nd_comparison *c)
 {
-    ND_JSON_LIST (json, "devices", i, c->n_devices)
+    ND_JSON_LIST(json, "devices", i, c->n_devices)
         put_device(json, c, &c->devices[i]);
-    ND_JSON_LIST (json, "tensors", e, c->n_tensors)
+    ND_JSON_LIST(json, "tensors", e, c->n_tensors)
         put_tensor(json, c, &c->tensors[e]);
     put_first_difference(json, c);
     put_broken(json, c);
-    ND_JSON_LIST (json, "accuracy", i, c->n_top1)
+    ND_JSON_LIST(json, "accuracy", i, c->n_top1)
         put_top1(json, c, &c->top1[i]);
 }
 

@@ -121,7 +121,7 @@ static void put_failure(struct nd_json *json, const struct nd_golden_failure *fa
 
 static void put_changes(struct nd_json *json, const struct nd_golden_difference *d)
 {
-    ND_JSON_LIST (json, "changed", i, d->n_changes) {
+    ND_JSON_LIST(json, "changed", i, d->n_changes) {
         const struct nd_golden_change *change = &d->changes[i];
         nd_json_open(json, NULL, '{');
         nd_json_text(json, "what", change->axis);
@@ -143,7 +143,7 @@ static void put_difference(struct nd_json *json, const struct nd_golden_differen
     put_names_json(json, "probes", &d->probes);
     nd_json_count(json, "n_tensors", d->n_tensors);
     nd_json_count(json, "n_equal", d->n_equal);
-    ND_JSON_LIST (json, "different", i, d->n_different)
+    ND_JSON_LIST(json, "different", i, d->n_different)
         put_tensor(json, NULL, &d->different[i], true);
     put_names_json(json, "missing", &d->missing);
     put_names_json(json, "extra", &d->extra);
@@ -179,7 +179,7 @@ static void put_check_json(struct nd_json *json, const char *key, const struct n
 
 void nd_report_put_problems(struct nd_json *json, const struct nd_golden *store)
 {
-    ND_JSON_LIST (json, "problems", i, nd_golden_n_problems(store)) {
+    ND_JSON_LIST(json, "problems", i, nd_golden_n_problems(store)) {
         struct nd_golden_problem problem = nd_golden_problem(store, i);
         nd_json_open(json, NULL, '{');
         nd_json_text(json, "object", problem.object);
@@ -222,7 +222,7 @@ enum nd_status nd_report_golden_added_json(const struct nd_golden_added *added, 
 {
     struct nd_strbuf buf = {0};
     struct nd_json json = begin(&buf, ND_DOCUMENT_GOLDEN_ADDED);
-    ND_JSON_LIST (&json, "added", i, n) {
+    ND_JSON_LIST(&json, "added", i, n) {
         nd_json_open(&json, NULL, '{');
         nd_json_text(&json, "capture", added[i].capture);
         nd_json_bool(&json, "is_new", added[i].is_new);
@@ -237,7 +237,7 @@ enum nd_status nd_report_golden_checks_json(const struct nd_golden_check *checks
 {
     struct nd_strbuf buf = {0};
     struct nd_json json = begin(&buf, ND_DOCUMENT_GOLDEN_CHECKS);
-    ND_JSON_LIST (&json, "checks", i, n)
+    ND_JSON_LIST(&json, "checks", i, n)
         put_check_json(&json, NULL, &checks[i]);
     nd_report_put_problems(&json, store);
     return nd_document_end(&json, out, err);
@@ -303,7 +303,7 @@ enum nd_status nd_report_golden_upgrades_json(const struct nd_golden_upgrade *up
 {
     struct nd_strbuf buf = {0};
     struct nd_json json = begin(&buf, ND_DOCUMENT_GOLDEN_UPGRADES);
-    ND_JSON_LIST (&json, "matrix", i, n)
+    ND_JSON_LIST(&json, "matrix", i, n)
         put_upgrade_json(&json, &upgrades[i]);
     return nd_document_end(&json, out, err);
 }
@@ -344,7 +344,7 @@ enum nd_status nd_report_triage_json(const struct nd_triage *triage, const char 
     nd_json_bool(&json, "is_bundle", triage->is_bundle);
     nd_json_text(&json, "verdict", triage->verdict);
     nd_json_text(&json, "chipset", triage->chipset);
-    ND_JSON_LIST (&json, "equal", i, triage->n_equal)
+    ND_JSON_LIST(&json, "equal", i, triage->n_equal)
         put_standing(&json, NULL, &triage->standings[i]);
     put_standing_if(&json, "nearest", triage, triage->nearest);
     put_standing_if(&json, "closer", triage, triage->closer);

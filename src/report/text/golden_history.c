@@ -36,7 +36,7 @@ const char *nd_history_letter(size_t value, char buf[static ND_HISTORY_LETTER_BY
 
 static void put_cells(struct nd_json *json, const struct nd_golden_chart *chart)
 {
-    ND_JSON_LIST (json, "cells", k, chart->chipsets.n * chart->sdks.n) {
+    ND_JSON_LIST(json, "cells", k, chart->chipsets.n * chart->sdks.n) {
         const struct nd_golden_cell *cell = &chart->cells[k];
         if (cell->n_accepted == 0)
             continue;
@@ -54,7 +54,7 @@ static void put_cells(struct nd_json *json, const struct nd_golden_chart *chart)
 
 static void put_steps(struct nd_json *json, const struct nd_golden_chart *chart)
 {
-    ND_JSON_LIST (json, "steps", i, chart->n_steps) {
+    ND_JSON_LIST(json, "steps", i, chart->n_steps) {
         const struct nd_golden_step *step = &chart->steps[i];
         nd_json_open(json, NULL, '{');
         nd_json_text(json, "chipset", chart->chipsets.items[step->chipset]);
@@ -80,13 +80,13 @@ static void put_chart(struct nd_json *json, const struct nd_golden_chart *chart)
     nd_json_texts(json, "sdks", chart->sdks.items, chart->sdks.n);
     put_cells(json, chart);
     put_steps(json, chart);
-    ND_JSON_LIST (json, "tensors", t, chart->n_tensors) {
+    ND_JSON_LIST(json, "tensors", t, chart->n_tensors) {
         nd_json_open(json, NULL, '{');
         nd_json_text(json, "name", chart->tensors[t].name);
         nd_json_text(json, "op_types", chart->tensors[t].op_types);
         nd_json_count(json, "n_steps", chart->tensors[t].n_steps);
-        ND_JSON_LIST (json, "values", c, chart->chipsets.n) {
-            ND_JSON_LINE_LIST (json, NULL, s, chart->sdks.n)
+        ND_JSON_LIST(json, "values", c, chart->chipsets.n) {
+            ND_JSON_LINE_LIST(json, NULL, s, chart->sdks.n)
                 nd_json_index(json, NULL, chart->tensors[t].values[c * chart->sdks.n + s]);
         }
         nd_json_close(json, '}');
@@ -100,7 +100,7 @@ enum nd_status nd_report_golden_history_json(const struct nd_golden_history *his
     struct nd_strbuf buf = {0};
     struct nd_json json = {.out = &buf};
     nd_json_open_document(&json, ND_DOCUMENT_GOLDEN_HISTORY);
-    ND_JSON_LIST (&json, "charts", c, history->n_charts)
+    ND_JSON_LIST(&json, "charts", c, history->n_charts)
         put_chart(&json, &history->charts[c]);
     nd_report_put_problems(&json, store);
     nd_json_close(&json, '}');

@@ -169,8 +169,7 @@ static bool is_number_column(const struct part *part, size_t column)
 {
     const json_t *row;
     size_t i;
-    json_array_foreach(part->rows, i, row)
-    {
+    json_array_foreach(part->rows, i, row) {
         const json_t *value = json_object_get(row, part->columns[column].key);
         if (!json_is_number(value) && !json_is_null(value) && value != NULL)
             return false;
@@ -213,8 +212,7 @@ static void lay_out(const struct part *part, size_t n_rows, size_t width, struct
     }
     for (i = 0; i < table.n_columns; i++)
         nd_table_add(&table, part->columns[i].title);
-    json_array_foreach(part->rows, i, row)
-    {
+    json_array_foreach(part->rows, i, row) {
         for (size_t c = 0; i < n_rows && c < table.n_columns; c++)
             add_cell(&table, json_object_get(row, part->columns[c].key));
     }

@@ -75,8 +75,7 @@ void nd_rows_put(struct nd_strbuf *out, const json_t *rows, const struct nd_repo
     const json_t *row;
     for (; n < MAX_COLUMNS && columns[n].key != NULL; n++)
         widths[n] = nd_text_columns(columns[n].title);
-    json_array_foreach(rows, i, row)
-    {
+    json_array_foreach(rows, i, row) {
         for (size_t c = 0; c < n; c++) {
             size_t width = nd_text_columns(cell_text(json_object_get(row, columns[c].key), buf));
             widths[c] = width > widths[c] ? width : widths[c];
@@ -84,8 +83,7 @@ void nd_rows_put(struct nd_strbuf *out, const json_t *rows, const struct nd_repo
     }
     for (size_t c = 0; c < n; c++)
         put_cell(out, columns[c].title, widths[c], c + 1 == n);
-    json_array_foreach(rows, i, row)
-    {
+    json_array_foreach(rows, i, row) {
         for (size_t c = 0; c < n; c++)
             put_cell(out, cell_text(json_object_get(row, columns[c].key), buf), widths[c], c + 1 == n);
     }

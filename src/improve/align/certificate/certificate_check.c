@@ -259,8 +259,7 @@ static enum nd_status check_arithmetics(struct nd_certificate_checker *c, struct
         return nd_certificate_refuse(c, err, "arithmetic",
                                      "the certificate names %zu arithmetics; 2 to %d can agree", n,
                                      ND_ALIGN_MAX_ARITHMETICS);
-    json_array_foreach(stated, i, item)
-    {
+    json_array_foreach(stated, i, item) {
         names[i] = nd_certificate_text(item, "name");
         for (size_t k = 0; k < i; k++)
             if (strcmp(names[k], names[i]) == 0)

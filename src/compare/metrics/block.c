@@ -386,7 +386,7 @@ size_t nd_pair_block_make(const struct nd_pair_context *context, struct nd_block
     block->test_clean = block->is_clean ? block->test.x : scratch->test_clean;
     block->errors = &scratch->errors;
     if (block->joint != NULL) {
-        /* The n <= ND_BLOCK pairs of bytes of a block; *out: as nd_kernels.join. */
+        /* The pairs of bytes of a block. */
         block->joint->n_elems += block->n;
         context->kernels->join(block->ref.bytes, block->test.bytes, block->n, context->ref.kind == ND_ELEM_I8,
                                block->joint->cells, &scratch->errors);

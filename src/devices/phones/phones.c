@@ -267,7 +267,7 @@ static enum nd_status find_only_phone(const char *uri, char **address, struct nd
     if (status == ND_OK && n_usable != 1)
         status = refuse_choice(uri, *address, phones, n, usable, err);
     if (status == ND_OK) {
-        /* "SERIAL" or "SERIAL@SERVER", in new memory. */
+        /* "SERIAL" or "SERIAL@SERVER". */
         char *found =
             nd_text("%s%s%s", usable->serial, server != NULL ? "@" : "", server != NULL ? server : "");
         if (found == NULL) {

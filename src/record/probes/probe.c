@@ -534,7 +534,7 @@ static enum nd_status create_generated(const char *spec, const struct generator 
     if (generator->fill == nd_generate_ties)
         ND_TRY(nd_generate_check_ties(targets, n_targets, err));
     ND_CLEANUP(nd_probe_destroy) struct nd_probe *probe = NULL;
-    /* The description with every parameter written out: "uniform:8:1". New memory, or NULL. */
+    /* The description with every parameter written out: "uniform:8:1". */
     struct nd_strbuf text = {0};
     nd_strbuf_puts(&text, generator->name);
     if (generator->n_parameters > 0)

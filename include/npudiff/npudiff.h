@@ -109,6 +109,7 @@
 #include "npudiff/improve/sweep.h"
 #include "npudiff/judge/campaign.h"
 #include "npudiff/judge/judge.h"
+#include "npudiff/judge/twin_check.h"
 #include "npudiff/model/encodings.h"
 #include "npudiff/model/model.h"
 #include "npudiff/record/import.h"

@@ -61,10 +61,10 @@ static void cli_run_external(const char *name, char *const argv[])
 
 /* By role, and in the order in which they are used. */
 static const struct cli_command *const commands[] = {
-    &cmd_run,     &cmd_capture,   &cmd_compare, &cmd_explain,  &cmd_report, &cmd_placement, &cmd_latency,
-    &cmd_logs,    &cmd_init,      &cmd_qualify, &cmd_golden,   &cmd_triage, &cmd_lint,      &cmd_align,
-    &cmd_promote, &cmd_reduce,    &cmd_sweep,   &cmd_import,   &cmd_export, &cmd_info,      &cmd_verify,
-    &cmd_prepare, &cmd_encodings, &cmd_devices, &cmd_runtimes, &cmd_probes,
+    &cmd_run,    &cmd_capture, &cmd_compare,   &cmd_explain, &cmd_report,   &cmd_placement, &cmd_latency,
+    &cmd_logs,   &cmd_init,    &cmd_qualify,   &cmd_golden,  &cmd_triage,   &cmd_twin,      &cmd_lint,
+    &cmd_align,  &cmd_promote, &cmd_reduce,    &cmd_sweep,   &cmd_import,   &cmd_export,    &cmd_info,
+    &cmd_verify, &cmd_prepare, &cmd_encodings, &cmd_devices, &cmd_runtimes, &cmd_probes,
 };
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 

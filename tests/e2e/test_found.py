@@ -269,6 +269,16 @@ class Found(Scratch):
             self.assertGreater((np.abs(written - tanh)[:, 8:] > 16).mean(), 0.5, device)
             self.assertIn("every second pair of rows", self.faulty("tanh-rows.u16.onnx", device, "y")["known_defect"])
 
+    def test_a_softplus_in_floats_takes_parts_twice_and_writes_into_what_it_reads(self):
+        """The Conv's record is that of the Softplus in 8 of 12 rows of 4 channels; Softplus and Tanh of what is recorded are others, too."""
+        codes = self.codes("softplus.u8.onnx", ["cpu", *self.EVERY], "uniform:2")
+        for device in self.EVERY:
+            wrong = (np.abs(codes[device]["made"] - codes["cpu"]["made"]) > 1).reshape(2, 8, 12, 8)
+            self.assertGreater(wrong[:, :4, :8].mean(), 0.5, device)
+            self.assertLess(wrong[:, 4:].mean(), 0.1, device)
+            for layer in "made", "y":
+                self.assertIn("takes parts of a picture twice", self.faulty("softplus.u8.onnx", device, layer)["known_defect"])
+
     def test_a_constant_added_to_a_transposed_conv_becomes_a_whole_number(self):
         codes = self.codes("transposed-sum.u8.onnx", ["cpu", *self.EVERY], "uniform:2")
         for device in self.EVERY:

@@ -116,6 +116,32 @@ def gelu_in_parts(path, is_moved):
     return path
 
 
+def clipped(path):
+    """uint8: Clips with encodings of their own of a Conv, of a Slice and a Transpose of it, and of a Softplus."""
+    rng = np.random.default_rng(1)
+    constants = {"x.s": np.float32(4 / 255), "x.z": np.uint8(100), "plus.s": np.float32(0.0261), "plus.z": np.uint8(0),
+                 "least": np.float32(-1), "greatest": np.float32(1.6), "clip.s": np.float32(2.6 / 255), "clip.z": np.uint8(98),
+                 "w.s": np.float32(0.01), "w.z": np.int8(0), "w": rng.integers(-127, 128, (8, 8, 1, 1)).astype(np.int8),
+                 "one": np.array([1], np.int64), "five": np.array([5], np.int64)}
+    nodes = [ow.node("DequantizeLinear", ["w", "w.s", "w.z"], ["w.dq"])]
+
+    def quantised(name, encoding):
+        nodes.extend([ow.node("QuantizeLinear", [name, encoding + ".s", encoding + ".z"], [name + ".q"]),
+                      ow.node("DequantizeLinear", [name + ".q", encoding + ".s", encoding + ".z"], [name + ".dq"])])
+    quantised("x", "x")
+    for op_type, inputs, name, more in (("Conv", ["x.dq", "w.dq"], "conv", {}), ("Slice", ["conv.dq", "one", "five", "one"], "sliced", {}),
+                                        ("Transpose", ["conv.dq"], "turned", {"perm": [0, 2, 3, 1]}), ("Softplus", ["x.dq"], "plus", {})):
+        nodes.append(ow.node(op_type, inputs, [name], **more))
+        quantised(name, "plus" if name == "plus" else "x")
+    outputs = {"conv": (1, 8, 4, 6), "sliced": (1, 4, 4, 6), "turned": (1, 4, 6, 8), "plus": (1, 8, 4, 6)}
+    for name in outputs:
+        nodes.append(ow.node("Clip", [name + ".dq", "least", "greatest"], ["clip-" + name]))
+        quantised("clip-" + name, "clip")
+    path.write_bytes(ow.model(nodes, [ow.value_info("x", ow.FLOAT, (1, 8, 4, 6))],
+                              [ow.value_info(f"clip-{name}.dq", ow.FLOAT, shape) for name, shape in outputs.items()], constants))
+    return path
+
+
 def gated(path):
     """uint8: x Sigmoid(x) of what a Conv made, in two layers, which the chip makes as one."""
     rng = np.random.default_rng(1)
@@ -183,6 +209,29 @@ class Twin(Scratch):
                     self.assertEqual([name for name in real if not np.array_equal(real[name], twin[name])], [])
                     reasons = marks(self.folder / model / f"twin-{chip}.h5")[0].values()
                     self.assertEqual([why for why in reasons if "not complete" not in why], [])
+
+    def test_processors_change_nothing(self):
+        """On one processor and on all: values, what is not known, repeats; and which sample fails."""
+        model, all_of_them = softplus(self.folder / "s.onnx"), os.sched_getaffinity(0)
+        strict = capture_command(model, ["twin:gen3?strict=1"], PROBES, self.folder / "strict.h5")
+        said = {}
+        for name, processors in (("one", {min(all_of_them)}), ("all", all_of_them)):
+            os.sched_setaffinity(0, processors)
+            try:
+                for device in ("twin:gen3", "exact"):
+                    capture(model, [device], ["uniform:7", "ones"], self.folder / f"{device[:5]}-{name}.h5", "--repeats", "2")
+                said[name] = npudiff(*strict, "-f", expect=5).replace("-one", "").replace("-all", "")
+            finally:
+                os.sched_setaffinity(0, all_of_them)
+        for device in ("twin:", "exact"):
+            one, every = (self.folder / f"{device}-{name}.h5" for name in ("one", "all"))
+            npudiff("compare", one, every)
+            with Capture(one) as a, Capture(every) as b:
+                for probe in ("uniform", "ones"):
+                    np.testing.assert_array_equal(a.values(probe, "y"), b.values(probe, "y"))
+                    self.assertTrue((b.file[f"probes/{probe}/latency_us"][:] > 0).all())
+        self.assertEqual(marks(self.folder / "twin:-one.h5"), marks(self.folder / "twin:-all.h5"))
+        self.assertEqual(said["one"], said["all"])
 
     def test_outputs_alone(self):
         """What is not recorded may be made in one operation with what reads it: the simulator's outputs all the same,
@@ -273,6 +322,14 @@ class Twin(Scratch):
                 real, twin = values(folder / f"{chip}.h5"), values(folder / f"twin-{chip}.h5")
                 self.assertEqual([tensor for tensor in real if not np.array_equal(real[tensor], twin[tensor])], [], (steps, chip))
 
+    def test_a_clip_of_bytes(self):
+        """With a Conv before it, also behind a Transpose; by itself behind what else moves or makes values."""
+        model = clipped(self.folder / "clips.onnx")
+        capture(model, ["htp-sim:gen3", "twin:gen3", "htp-sim:gen1", "twin:gen1"], PROBES, self.folder / "clips")
+        for chip in ("gen1", "gen3"):
+            real, twin = values(self.folder / f"clips/{chip}.h5"), values(self.folder / f"clips/twin-{chip}.h5")
+            self.assertEqual([tensor for tensor in real if not np.array_equal(real[tensor], twin[tensor])], [], chip)
+
     def test_half_of_a_gelu_in_parts(self):
         """With what is before it, or by itself where that was moved."""
         for is_moved in (False, True):
@@ -322,6 +379,68 @@ class Twin(Scratch):
         self.assertIn("twin:gen1 = twin:gen3; 10 of 10 tensors are equal", " ".join(said.split()))
         npudiff("init", model, "-d", "twin:gen1", "-d", "twin:gen3", "-o", self.folder / "c.yaml", env=none)
         self.assertIn("READY", npudiff("qualify", self.folder / "c.yaml", "-o", self.folder / "out", env=none))
+
+    def check(self, *words, expect=0):
+        return json.loads(npudiff("twin", "check", *words, "--json", expect=expect))
+
+    def test_a_twin_is_held_against_the_chip(self):
+        """`twin check` of the simulator: all equal, and in one value of one sample that is changed."""
+        model, certificate = MODELS / "cnn.w8a8.onnx", self.folder / "cert.json"
+        said = npudiff("twin", "check", model, "-d", "htp-sim:gen1", "-d", "htp-sim:gen3", "-p", "uniform:4", "-p", "ones",
+                       "-o", self.folder / "chips", "--certificate", certificate)
+        self.assertIn("EQUAL", said)
+        found = json.loads(certificate.read_text())
+        self.assertEqual([d["twin"] for d in found["devices"]], ["SM8450@qairt-2.51.0", "SM8650@qairt-2.51.0"])
+        for device in found["devices"]:
+            counts = device["counts"]
+            self.assertEqual((counts["equal"], counts["claimed"], counts["samples_equal"], counts["left_out"]),
+                             (counts["tensors"], counts["tensors"], 5, 0))
+            with Capture(device["capture"]) as opened:
+                self.assertEqual(counts["tensors"], len(opened.column("edges", "name")))
+        # Another chip's twin differs, in a tensor that it claims; as NumPy counts it.
+        other = self.check(self.folder / "chips/gen3.h5", "--as", "gen1", expect=1)["devices"][0]
+        capture(model, ["twin:gen1"], ["uniform:4", "ones"], self.folder / "gen1.h5")
+        gen3, gen1 = values(self.folder / "chips/gen3.h5"), values(self.folder / "gen1.h5")
+        self.assertEqual({t["tensor"]: t["values_differing"] for t in other["tensors"]},
+                         {name: int((gen3[name] != gen1[name]).sum()) for name in gen3})
+        self.assertEqual(other["counts"]["values"], sum(array.size for array in gen3.values()))
+        first = next(t for t in other["tensors"] if t["values_differing"])
+        self.assertEqual((first["claim"], first["largest"]), ("claimed", 1))
+
+    def test_a_twin_is_held_against_digests(self):
+        """A capture without values: the same samples differ."""
+        capture("cnn.w8a8.onnx", ["htp-sim:gen3"], ["uniform:3"], self.folder / "d.h5", "--store", "digest")
+        found = self.check(self.folder / "d.h5", "--quantised", MODELS / "cnn.w8a8.onnx")
+        self.assertEqual(found["result"], "equal")
+        found = self.check(self.folder / "d.h5", "--quantised", MODELS / "cnn.w8a8.onnx", "--as", "gen1", expect=1)
+        self.assertTrue(any(t["samples_differing"] and t["values_differing"] is None for t in found["devices"][0]["tensors"]))
+
+    def test_a_difference_that_the_twin_announces(self):
+        """The Softplus is marked, and what follows from it."""
+        model = softplus(self.folder / "s.onnx")
+        found = json.loads(npudiff("twin", "check", model, "-d", "htp-sim:gen3", "-p", "uniform:2", "-o", self.folder / "s", "--json", expect=4))
+        claims = {t["tensor"]: (t["claim"], t["values_differing"] > 0) for t in found["devices"][0]["tensors"]}
+        self.assertEqual(claims, {"x": ("claimed", False), "relu": ("claimed", False), "softplus": ("not-known", True), "y": ("behind", True)})
+        self.assertEqual(found["result"], "not-known")
+
+    def test_what_has_no_twin(self):
+        """Captures of no chip, of another model, without inputs; wrong words: each says why, and nothing is written."""
+        cnn, certificate = MODELS / "cnn.w8a8.onnx", self.folder / "none.json"
+        capture(cnn, ["exact"], ["ones"], self.folder / "e.h5")
+        cases = [(["check", self.folder / "e.h5"], 3, "does not say which Snapdragon"),
+                 (["check", self.folder / "e.h5", "--quantised", MODELS / "cnn.w8a16.onnx", "--as", "gen3"], 3, "another model"),
+                 (["check", self.folder / "e.h5", "--as", "gen9"], 2, "gen9"),
+                 (["check", self.folder / "e.h5", "-o", "x"], 2, "need -d"),
+                 (["check", self.folder / "nothing.h5"], 2, "nothing.h5"),
+                 (["check", cnn, cnn, "-d", "htp-sim:gen3"], 2, "one model"),
+                 (["prove", self.folder / "e.h5"], 2, "check")]
+        for words, code, said in cases:
+            with self.subTest(words=words):
+                done = npudiff("twin", *words, "--certificate", certificate, expect=None)
+                self.assertEqual(done.returncode, code, done.stderr)
+                self.assertIn(said, " ".join(done.stderr.split()))
+                self.assertFalse(certificate.exists())
+        self.assertEqual(self.check(self.folder / "e.h5", "--as", "gen3", expect=1)["devices"][0]["device"], "exact")
 
     def test_bad_devices(self):
         """An unknown chipset, SDK or option is named with what is known; float models are refused."""

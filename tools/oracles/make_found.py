@@ -61,9 +61,10 @@ class Graph:
         self.quantised(f"{name}_made", scale, zero_point, name)
         self.outputs.append(h.make_tensor_value_info(name, T.FLOAT, shape))
 
-    def write(self, name):
+    def write(self, name, has_shapes=False):
         graph = h.make_graph(self.nodes, name, self.inputs, self.outputs, self.constants)
         model = h.make_model(graph, opset_imports=[h.make_opsetid("", 21)], ir_version=10, producer_name="npudiff")
+        model = onnx.shape_inference.infer_shapes(model) if has_shapes else model
         onnx.checker.check_model(model, full_check=True)
         onnx.save(model, FOUND / f"{name}.onnx")
 
@@ -257,6 +258,17 @@ def tanh_rows():
     g.write("tanh-rows.u16")
 
 
+def softplus():
+    """Softplus and Tanh with no quantiser between, of 12 rows that a Conv made."""
+    g, rng = Graph(8), np.random.default_rng(SEED)
+    w = g.weight("w", rng.normal(0, 0.3, (8, 8, 1, 1)).astype(np.float32))
+    g.nodes.append(h.make_node("Conv", [g.input("x", (1, 8, 12, 8), 1 / 32, 128), w], ["made"], name="conv"))
+    g.nodes.append(h.make_node("Softplus", [g.quantised("made", 1 / 32, 128)], ["positive"], name="softplus"))
+    g.nodes.append(h.make_node("Tanh", ["positive"], ["y_made"], name="tanh"))
+    g.output("y", (1, 8, 12, 8), 1 / 255, 0)
+    g.write("softplus.u8", has_shapes=True)
+
+
 def transposed_sum():
     """A constant for each channel, added to what a ConvTranspose made. Some are below 0.5."""
     g, rng = Graph(8), np.random.default_rng(SEED)
@@ -445,6 +457,7 @@ if __name__ == "__main__":
     gather(16, 4)
     gather(8, 8)
     tanh_rows()
+    softplus()
     swish_wraps()
     transposed_sum()
     shares()

@@ -35,6 +35,7 @@
 #include "npudiff/improve/sweep.h"
 #include "npudiff/judge/campaign.h"
 #include "npudiff/judge/judge.h"
+#include "npudiff/judge/twin_check.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -327,6 +328,15 @@ ND_PUBLIC enum nd_status nd_report_certificate_json(const struct nd_certificate_
                                                     struct nd_error *err);
 ND_PUBLIC enum nd_status nd_report_certificate_brief(const struct nd_certificate_check *check, size_t width,
                                                      char **out, struct nd_error *err);
+
+/* ---- twins against chips ----
+ *
+ * Of captures of one model. The JSON is the certificate. The caller frees *out. ND_ERR_MEMORY. */
+ND_PUBLIC enum nd_status nd_report_twin_json(const struct nd_twin_check *const *checks, size_t n,
+                                             const struct nd_model *model, char **out, struct nd_error *err);
+ND_PUBLIC enum nd_status nd_report_twin_text(const struct nd_twin_check *const *checks, size_t n,
+                                             const struct nd_model *model, size_t width, char **out,
+                                             struct nd_error *err);
 
 /* ---- faults found by lint ----
  *

@@ -89,14 +89,23 @@ bool nd_htp_multiplier_wraps(const struct nd_htp_column *c)
     return multiplier_of(c) < least_multiplier;
 }
 
+/* The whole sum by 15 bits of the multiplier, rounded; cut where no bit is left to be shifted out (measured).
+ */
+static struct nd_htp_scaling whole_sum(double beta, float multiplier)
+{
+    static const float first_cut = 0.5F;
+    static const double finer = 0x1p-20; /* than any product by c */
+    double c = nd_multiplier_round((double)multiplier, 14, ND_ROUND_HALF_UP);
+    return (struct nd_htp_scaling){
+        .beta = beta, .c = c, .step = 1, .half = multiplier >= first_cut ? (finer - 0.5) / c : 0};
+}
+
 struct nd_htp_scaling nd_htp_scaling_strided(const struct nd_htp_column *c)
 {
     float m = multiplier_of(c), bias = (float)c->bias, zero = (float)c->zero_y / m;
     if (!c->is_per_channel && c->bias_scale > 0)
         bias = bias * (float)c->bias_scale * (1 / ((float)c->scale_x * (float)c->scale_w));
-    return (struct nd_htp_scaling){.beta = (double)rintf(bias) + (double)floorf(zero + 0.5F),
-                                   .c = nd_multiplier_round((double)m, 14, ND_ROUND_HALF_UP),
-                                   .step = 1};
+    return whole_sum((double)rintf(bias) + (double)floorf(zero + 0.5F), m);
 }
 
 struct nd_htp_scaling nd_htp_scaling8(enum nd_htp_arch arch, const struct nd_htp_column *c)
@@ -137,9 +146,7 @@ struct nd_htp_scaling nd_htp_scaling_whole16(const struct nd_htp_column *c)
     float multiplier = multiplier_of(c), zero = (float)c->zero_y / multiplier + 0.5F;
     float unit = (float)c->scale_x * (float)(c->is_per_channel ? c->largest_scale_w : c->scale_w);
     float real = (float)c->bias * unit; /* through real numbers, which moves large ones by one */
-    return (struct nd_htp_scaling){.beta = rint((double)(real * (1 / unit))) + floor((double)zero),
-                                   .c = nd_multiplier_round((double)multiplier, 14, ND_ROUND_HALF_UP),
-                                   .step = 1};
+    return whole_sum(rint((double)(real * (1 / unit))) + floor((double)zero), multiplier);
 }
 
 /* What a sum of one is in real numbers, with something after it: the share comes before the scale of the

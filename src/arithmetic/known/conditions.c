@@ -544,6 +544,54 @@ static bool is_silu_that_races(const struct nd_model *model, const struct nd_exa
                      (read != SIZE_MAX && is_silu(model, nd_model_layer_of_tensor(model, read)));
 }
 
+/* ---- a Softplus in floats, of what lies in blocks ---- */
+
+static bool is_float_softplus(const struct nd_model *model, const struct nd_model_layer *layer)
+{
+    bool is_joined = strchr(layer->op_types, '+') != NULL;
+    return strstr(layer->op_types, "Softplus") != NULL &&
+           (is_joined || !nd_dtype_is_integer(nd_model_tensor(model, layer->tensor)->dtype));
+}
+
+/* Whether it is a picture in blocks whose last row of blocks is not full, and there is another row of them. */
+static bool ends_within_block(const struct nd_model *model, size_t tensor)
+{
+    enum { RANK = 4, HEIGHT = 2, OF_BLOCK = 8 };
+    const struct nd_tensor *x = nd_model_tensor(model, tensor);
+    if (x->shape.rank != RANK || x->shape.dims[HEIGHT] < OF_BLOCK || x->shape.dims[HEIGHT] % OF_BLOCK == 0)
+        return false;
+    for (size_t i = 0; i < LONGEST_CHAIN; i++) { /* what is made of one tensor lies as that does */
+        const struct nd_model_layer *maker = nd_model_layer_of_tensor(model, tensor);
+        if (maker == NULL || begins_with(maker, "Reshape") || begins_with(maker, "Transpose"))
+            return false;
+        if (begins_with(maker, "Conv") || strstr(maker->op_types, "Pool") != NULL || maker->n_inputs == 0)
+            return true;
+        tensor = maker->inputs[0];
+    }
+    return true;
+}
+
+static bool is_as_high_and_wide(const struct nd_shape *a, const struct nd_shape *b)
+{
+    return a->rank == b->rank && a->dims[a->rank - 1] == b->dims[b->rank - 1] &&
+           a->dims[a->rank - 2] == b->dims[b->rank - 2];
+}
+
+/* golden/found/softplus.u8.onnx and about 60 others of its kind: what the Softplus makes, and what is as high
+ * and wide as what it reads, whose record it may write into. */
+static bool is_softplus_of_blocks(const struct nd_model *model, const struct nd_exact_layer *layer)
+{
+    for (size_t u = 0; model != NULL && u < nd_model_n_layers(model); u++) {
+        const struct nd_model_layer *softplus = nd_model_layer(model, u);
+        for (size_t i = 0; is_float_softplus(model, softplus) && i < softplus->n_inputs; i++)
+            if (ends_within_block(model, softplus->inputs[i]) &&
+                is_as_high_and_wide(&nd_model_tensor(model, softplus->inputs[i])->shape,
+                                    &nd_model_tensor(model, layer->tensor)->shape))
+                return true;
+    }
+    return false;
+}
+
 /* golden/found/softmax.u8.onnx: the output has the zero point 0, of int8 -128. Rows of two have the model's. */
 static bool is_softmax_with_zero(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
@@ -575,7 +623,8 @@ bool nd_layer_is(const struct nd_model *model, const struct nd_exact_layer *laye
     };
     const char *op_type = layer->call->node != NULL ? nd_onnx_text(layer->call->node->op_type) : "";
     for (size_t k = 0; k < 4 && rows[condition].op_types[k] != NULL; k++)
-        if (rows[condition].op_types[k][0] == op_type[0] && strcmp(rows[condition].op_types[k], op_type) == 0)
+        if (rows[condition].op_types[k][0] == '*' ||
+            (rows[condition].op_types[k][0] == op_type[0] && strcmp(rows[condition].op_types[k], op_type) == 0))
             return rows[condition].has(model, layer);
     return false;
 }

@@ -90,6 +90,16 @@ const char *nd_capture_name(const struct nd_capture *capture)
     return label[0] != '\0' ? label : uri[0] != '\0' ? uri : nd_path_base(nd_capture_path(capture));
 }
 
+const char *nd_capture_sdk(const struct nd_capture *capture)
+{
+    static const char prefix[] = "qairt-";
+    const char *stated = nd_capture_string(capture, "runtime", "sdk_version");
+    const char *id = nd_capture_string(capture, "runtime", "id");
+    if (stated != NULL && stated[0] != '\0')
+        return stated[0] == 'v' ? stated + 1 : stated;
+    return id != NULL && strncmp(id, prefix, sizeof prefix - 1) == 0 ? id + sizeof prefix - 1 : NULL;
+}
+
 static bool is_taken(const char *name, const char *const *before, size_t n_before)
 {
     size_t i = 0;

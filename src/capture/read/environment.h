@@ -23,6 +23,9 @@ void nd_attr_list_deinit(struct nd_attr_list *provenance);
 /* The label of its device, else the URI, else the name of the file. Lives as long as the capture. */
 const char *nd_capture_name(const struct nd_capture *capture);
 
+/* "2.51.0" of what an import states, or of the runtime "qairt-2.51.0"; NULL: nobody says it. Borrowed. */
+const char *nd_capture_sdk(const struct nd_capture *capture);
+
 /* A copy of the name or, where one of the n_before names is equal, the name with a number: "gen3#2". NULL when
  * memory is out. */
 char *nd_capture_unique_name(const struct nd_capture *capture, const char *const *before, size_t n_before);

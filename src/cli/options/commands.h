@@ -28,4 +28,5 @@ extern const struct cli_command cmd_run;
 extern const struct cli_command cmd_runtimes;
 extern const struct cli_command cmd_sweep;
 extern const struct cli_command cmd_triage;
+extern const struct cli_command cmd_twin;
 extern const struct cli_command cmd_verify;

@@ -122,6 +122,9 @@ struct nd_agent {
     atomic_size_t log_bytes;
     size_t *target_of_input;        /* session input -> job target */
     const void **inputs;            /* session inputs of the run in progress */
+    size_t n_ahead;                 /* samples from the one in progress on that the session has run already */
+    uint64_t ahead_ns;              /* what each of them took */
+    bool is_one_by_one;             /* the session runs none ahead */
     struct nd_output_view *outputs; /* session outputs */
     struct nd_agent_codes *qvalues; /* [tensors of the job]: of those that the session gives as floats */
     size_t pass;

@@ -717,7 +717,7 @@ static enum nd_status run_once(struct nd_agent *agent, size_t probe, size_t samp
     struct nd_store_run run = {.probe = probe,
                                .sample = sample,
                                .repeat = repeat,
-                               .latency_ns = nd_clock_ns() - start_ns,
+                               .latency_ns = nd_clock_ns() - start_ns + (repeat == 0 ? agent->ahead_ns : 0),
                                .views = agent->tensors};
     if (status != ND_OK || is_known)
         return status;
@@ -737,15 +737,45 @@ static size_t nd_resume_n_runs(const struct nd_resume *resume, const struct nd_a
     return resume->n_runs[sample];
 }
 
+static void point_at(const struct nd_agent *agent, size_t probe, size_t sample, const void **inputs)
+{
+    const struct nd_agent_job *job = agent->job;
+    for (size_t i = 0; i < nd_session_ends(agent->session).n_inputs; i++) {
+        size_t target = agent->target_of_input[i];
+        inputs[i] =
+            (const char *)job->probes[probe].inputs[target] + sample * job->targets[target].sample_bytes;
+    }
+}
+
+/* Lets a session that computes on this machine's processors run the next samples of the probe side by side. */
+static void look_ahead(struct nd_agent *agent, size_t probe, size_t sample)
+{
+    enum { MOST_AHEAD = 64 };
+    size_t n_inputs = nd_session_ends(agent->session).n_inputs,
+           left = agent->job->probes[probe].n_samples - sample;
+    size_t n = left < MOST_AHEAD ? left : MOST_AHEAD;
+    if (agent->n_ahead > 0 && --agent->n_ahead > 0)
+        return;
+    agent->ahead_ns = 0;
+    if (n < 2 || agent->is_one_by_one || nd_agent_is_resumed_pass(agent))
+        return;
+    ND_FREED const void **inputs = nd_calloc(n, (n_inputs + 1) * sizeof *inputs);
+    if (inputs == NULL)
+        return; /* then one after the other */
+    for (size_t k = 0; k < n; k++)
+        point_at(agent, probe, sample + k, inputs + k * n_inputs);
+    uint64_t start_ns = nd_clock_ns();
+    agent->n_ahead = nd_session_ahead(agent->session, inputs, n);
+    agent->is_one_by_one = agent->n_ahead == 0;
+    agent->ahead_ns = agent->n_ahead > 0 ? (nd_clock_ns() - start_ns) / agent->n_ahead : 0;
+}
+
 static enum nd_status run_sample(struct nd_agent *agent, size_t probe, size_t sample, struct nd_error *err)
 {
     const struct nd_agent_job *job = agent->job;
     enum nd_status status = ND_OK;
-    for (size_t i = 0; i < nd_session_ends(agent->session).n_inputs; i++) {
-        size_t target = agent->target_of_input[i];
-        agent->inputs[i] =
-            (const char *)job->probes[probe].inputs[target] + sample * job->targets[target].sample_bytes;
-    }
+    point_at(agent, probe, sample, agent->inputs);
+    look_ahead(agent, probe, sample);
     size_t n_runs = nd_job_n_runs(job, probe, sample, false);
     if (nd_agent_is_resumed_pass(agent) && nd_resume_n_runs(agent->resume, job, probe, sample) > n_runs)
         n_runs = nd_resume_n_runs(agent->resume, job, probe, sample);

@@ -14,6 +14,7 @@
 #include "arithmetic/trials/twin.h"
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/processes/parallel.h"
 #include "core/text/strbuf.h"
 #include "devices/agent/runtime/runtime.h"
 #include "devices/emulator/emulate.h"
@@ -31,6 +32,18 @@ struct output {
     bool is_made;
 };
 
+/* A sample, and what is made of it. Those of a session are computed side by side. */
+struct slot {
+    struct nd_runtime_session *session;
+    struct nd_twin *twin; /* NULL: another device */
+    struct nd_array *inputs;
+    struct output *outputs;
+    struct nd_output_view *views;
+    const void *sample; /* the bytes of its first input, which tell samples apart; NULL: none was run */
+    enum nd_status status;
+    struct nd_error err; /* where that is none of ND_OK */
+};
+
 struct nd_runtime_session {
     struct nd_model *model;
     struct nd_exact_graph *graph;
@@ -39,15 +52,13 @@ struct nd_runtime_session {
     struct nd_emulator *emulator;  /* NULL without */
     char **names;                  /* [n_names] of the tensors, for it */
     size_t n_names;
-    struct nd_twin *twin;   /* NULL: another device */
-    const char *arch, *sdk; /* of it; of the options */
+    const char *arch, *sdk; /* of a twin; of the options */
     bool is_strict, *is_hidden;
     size_t n_inputs, n_outputs;
     struct nd_session_io *ios, *output_ios;
-    struct nd_array *inputs;
-    struct output *outputs;
     struct nd_made_outputs made;
-    struct nd_output_view *views; /* of the run at hand */
+    size_t n_slots; /* 1 of a device that remembers */
+    struct slot *slots;
 };
 
 enum nd_status nd_runtime_create(const struct nd_runtime_options *options, struct nd_runtime **out,
@@ -164,15 +175,12 @@ static enum nd_status describe_inputs(struct nd_runtime_session *session, struct
 {
     session->n_inputs = nd_model_n_inputs(session->model);
     session->ios = nd_calloc(session->n_inputs, sizeof *session->ios);
-    session->inputs = nd_calloc(session->n_inputs, sizeof *session->inputs);
-    ND_TRY_MEMORY(session->ios != NULL && session->inputs != NULL, err);
+    ND_TRY_MEMORY(session->ios != NULL, err);
     for (size_t i = 0; i < session->n_inputs; i++) {
         const struct nd_model_io *input = nd_model_input(session->model, i);
         session->ios[i] = (struct nd_session_io){
             .name = nd_strdup(input->name), .dtype = input->dtype, .shape = input->shape};
-        ND_TRY(session->ios[i].name != NULL
-                   ? nd_array_make(&session->inputs[i], input->dtype, &input->shape, err)
-                   : nd_fail_memory(err));
+        ND_TRY_MEMORY(session->ios[i].name != NULL, err);
     }
     return ND_OK;
 }
@@ -183,9 +191,8 @@ static enum nd_status describe_outputs(struct nd_runtime_session *session, struc
     ND_TRY(nd_made_outputs_init(&session->made, session->model,
                                 session->arch != NULL ? ND_DTYPE_F32 : ND_DTYPE_F64, err));
     session->n_outputs = session->made.n;
-    session->outputs = nd_calloc(session->n_outputs, sizeof *session->outputs);
     session->output_ios = nd_calloc(session->n_outputs, sizeof *session->output_ios);
-    ND_TRY_MEMORY(session->outputs != NULL && session->output_ios != NULL, err);
+    ND_TRY_MEMORY(session->output_ios != NULL, err);
     for (size_t i = 0; i < session->n_outputs; i++) {
         session->output_ios[i] =
             (struct nd_session_io){.name = nd_strdup(nd_model_output(session->model, i)->name),
@@ -196,20 +203,50 @@ static enum nd_status describe_outputs(struct nd_runtime_session *session, struc
     return ND_OK;
 }
 
-static enum nd_status create_twin(struct nd_runtime_session *session, struct nd_error *err)
+static enum nd_status create_slot(struct nd_runtime_session *session, const struct nd_twin_chip *chip,
+                                  struct slot *slot, struct nd_error *err)
 {
+    slot->session = session;
+    slot->inputs = nd_calloc(session->n_inputs, sizeof *slot->inputs);
+    slot->outputs = nd_calloc(session->n_outputs, sizeof *slot->outputs);
+    slot->views = nd_calloc(session->n_outputs, sizeof *slot->views);
+    ND_TRY_MEMORY(slot->inputs != NULL && slot->outputs != NULL && slot->views != NULL, err);
+    for (size_t i = 0; i < session->n_inputs; i++)
+        ND_TRY(nd_array_make(&slot->inputs[i], session->ios[i].dtype, &session->ios[i].shape, err));
+    return chip == NULL
+               ? ND_OK
+               : nd_twin_create(session->model, session->graph, chip, session->is_hidden, &slot->twin, err);
+}
+
+static void destroy_slot(struct nd_runtime_session *session, struct slot *slot)
+{
+    for (size_t i = 0; slot->inputs != NULL && i < session->n_inputs; i++)
+        nd_array_deinit(&slot->inputs[i]);
+    for (size_t i = 0; slot->outputs != NULL && i < session->n_outputs; i++)
+        free(slot->outputs[i].bytes);
+    ND_FREE_ALL(slot->inputs, slot->outputs, slot->views);
+    nd_twin_destroy(&slot->twin);
+}
+
+static enum nd_status create_slots(struct nd_runtime_session *session, struct nd_error *err)
+{
+    enum { MOST_SLOTS = 16 }; /* each keeps a sample's tensors */
     struct nd_twin_chip chip;
-    size_t n = nd_model_n_tensors(session->model);
-    if (session->arch == NULL || session->sdk == NULL)
-        return ND_OK;
-    if (!nd_twin_chip_of(session->arch, session->sdk, &chip))
+    bool is_twin = session->arch != NULL && session->sdk != NULL;
+    size_t n = nd_model_n_tensors(session->model), n_threads = nd_parallel_n_threads();
+    if (is_twin && !nd_twin_chip_of(session->arch, session->sdk, &chip))
         return nd_fail(err, ND_E_OPTION_VALUE, "arch", "the arithmetic of %s with SDK %s is not known",
                        session->arch, session->sdk);
     session->is_hidden = nd_calloc(n, sizeof *session->is_hidden);
     ND_TRY_MEMORY(session->is_hidden != NULL, err);
     for (size_t e = 0; e < n; e++)
         session->is_hidden[e] = session->made.last_of[e] == SIZE_MAX;
-    return nd_twin_create(session->model, session->graph, &chip, session->is_hidden, &session->twin, err);
+    session->n_slots = session->emulator != NULL ? 1 : n_threads < MOST_SLOTS ? n_threads : MOST_SLOTS;
+    session->slots = nd_calloc(session->n_slots, sizeof *session->slots);
+    ND_TRY_MEMORY(session->slots != NULL, err);
+    for (size_t k = 0; k < session->n_slots; k++)
+        ND_TRY(create_slot(session, is_twin ? &chip : NULL, &session->slots[k], err));
+    return ND_OK;
 }
 
 enum nd_status nd_session_create(struct nd_runtime *runtime, const struct nd_session_options *options,
@@ -226,7 +263,7 @@ enum nd_status nd_session_create(struct nd_runtime *runtime, const struct nd_ses
     ND_TRY(nd_exact_graph_create(session->model, &session->graph, err));
     ND_TRY(read_names(session, options, err));
     ND_TRY(create_emulator(session, &emulated, err));
-    ND_TRY(create_twin(session, err));
+    ND_TRY(create_slots(session, err));
     *out = session;
     session = NULL;
     return ND_OK;
@@ -237,18 +274,15 @@ void nd_session_destroy(struct nd_runtime_session **session)
     struct nd_runtime_session *s = *session;
     if (s == NULL)
         return;
-    for (size_t i = 0; i < s->n_inputs; i++) {
-        if (s->ios != NULL)
-            free(s->ios[i].name);
-        if (s->inputs != NULL)
-            nd_array_deinit(&s->inputs[i]);
-    }
-    for (size_t i = 0; s->outputs != NULL && s->output_ios != NULL && i < s->n_outputs; i++)
-        ND_FREE_ALL(s->output_ios[i].name, s->outputs[i].bytes);
-    ND_FREE_ALL(s->ios, s->output_ios, s->inputs, s->outputs);
+    for (size_t i = 0; s->ios != NULL && i < s->n_inputs; i++)
+        free(s->ios[i].name);
+    for (size_t i = 0; s->output_ios != NULL && i < s->n_outputs; i++)
+        free(s->output_ios[i].name);
+    for (size_t k = 0; s->slots != NULL && k < s->n_slots; k++)
+        destroy_slot(s, &s->slots[k]);
+    ND_FREE_ALL(s->ios, s->output_ios, s->slots);
     nd_made_outputs_deinit(&s->made);
     nd_emulator_destroy(&s->emulator);
-    nd_twin_destroy(&s->twin);
     free(s->is_hidden);
     nd_emulation_deinit(&s->emulation);
     for (size_t e = 0; e < s->n_names; e++)
@@ -280,9 +314,9 @@ enum nd_status nd_session_placement(const struct nd_runtime_session *session, st
     ND_TRY_MEMORY(nodes != NULL, err);
     for (size_t i = 0; i < n_nodes; i++) {
         const struct nd_model_node *node = nd_model_node(session->model, i);
-        nodes[i] = (struct nd_placement){session->emulator != NULL ? "emu"
-                                         : session->twin != NULL   ? "twin"
-                                                                   : "exact",
+        nodes[i] = (struct nd_placement){session->emulator != NULL        ? "emu"
+                                         : session->slots[0].twin != NULL ? "twin"
+                                                                          : "exact",
                                          node->name, node->op_type, node->domain, 0};
     }
     *out = nodes;
@@ -294,17 +328,19 @@ static enum nd_status found(void *context, size_t tensor, const struct nd_array 
                             enum nd_exact_method method, struct nd_error *err)
 {
     (void)method;
-    struct nd_runtime_session *session = context;
-    for (size_t i = session->made.last_of[tensor]; i != SIZE_MAX; i = session->made.items[i].next) {
-        struct output *output = &session->outputs[i];
-        enum nd_dtype dtype = session->output_ios[i].dtype;
+    struct slot *slot = context;
+    const struct nd_made_outputs *made = &slot->session->made;
+    for (size_t i = made->last_of[tensor]; i != SIZE_MAX; i = made->items[i].next) {
+        struct output *output = &slot->outputs[i];
         size_t size_bytes;
-        ND_TRY(nd_shape_size_bytes(&values->shape, dtype, &size_bytes, err));
+        ND_TRY(nd_shape_size_bytes(&values->shape, made->items[i].dtype, &size_bytes, err));
         ND_TRY_MEMORY(nd_grow((void **)&output->bytes, &output->capacity, size_bytes, 1), err);
-        nd_made_output_store(&session->made.items[i], values, output->bytes);
+        nd_made_output_store(&made->items[i], values, output->bytes);
         output->is_made = true;
-        session->views[i] = (struct nd_output_view){
-            .dtype = dtype, .shape = values->shape, .data = output->bytes, .size_bytes = size_bytes};
+        slot->views[i] = (struct nd_output_view){.dtype = made->items[i].dtype,
+                                                 .shape = values->shape,
+                                                 .data = output->bytes,
+                                                 .size_bytes = size_bytes};
     }
     return ND_OK;
 }
@@ -323,26 +359,67 @@ void nd_session_repeat(struct nd_runtime_session *session)
         nd_emulator_repeat(session->emulator);
 }
 
-enum nd_status nd_session_run(struct nd_runtime_session *session, const void *const *inputs,
-                              struct nd_output_view *views, struct nd_error *err)
+static enum nd_status run_slot(struct slot *slot, const void *const *inputs, struct nd_error *err)
 {
+    const struct nd_runtime_session *session = slot->session;
     const struct nd_exact_options options = {.struct_size = sizeof options, .rounding = session->rounding};
     for (size_t i = 0; i < session->n_inputs; i++)
-        nd_array_load(session->ios[i].dtype, inputs[i], session->inputs[i].n, session->inputs[i].x);
+        nd_array_load(session->ios[i].dtype, inputs[i], slot->inputs[i].n, slot->inputs[i].x);
     for (size_t i = 0; i < session->n_outputs; i++)
-        session->outputs[i].is_made = false;
-    session->views = views;
-    ND_TRY(session->emulator != NULL ? nd_emulator_run(session->emulator, session->inputs, found, session, err)
-           : session->twin != NULL
-               ? nd_twin_run(session->twin, session->inputs, found, session, err)
-               : nd_exact_graph_run(session->graph, session->inputs, &options, found, session, err));
-    if (session->twin != NULL && session->is_strict)
-        ND_TRY(nd_twin_refuse_unknown(session->twin, (const char *const *)session->names, err));
+        slot->outputs[i].is_made = false;
+    ND_TRY(session->emulator != NULL ? nd_emulator_run(session->emulator, slot->inputs, found, slot, err)
+           : slot->twin != NULL      ? nd_twin_run(slot->twin, slot->inputs, found, slot, err)
+                                : nd_exact_graph_run(session->graph, slot->inputs, &options, found, slot, err));
+    if (slot->twin != NULL && session->is_strict)
+        ND_TRY(nd_twin_refuse_unknown(slot->twin, (const char *const *)session->names, err));
     for (size_t i = 0; i < session->n_outputs; i++)
-        if (!session->outputs[i].is_made)
+        if (!slot->outputs[i].is_made)
             return nd_fail(err, ND_E_EXACT_OPERATOR, session->output_ios[i].name,
                            "output '%s' was not computed", session->output_ios[i].name);
     return ND_OK;
+}
+
+struct ahead {
+    struct nd_runtime_session *session;
+    const void *const *inputs;
+};
+
+/* Keeps the error of the sample for when it is its turn. */
+static enum nd_status run_ahead(void *context, size_t worker, size_t sample, struct nd_error *err)
+{
+    (void)worker, (void)err;
+    const struct ahead *ahead = context;
+    struct slot *slot = &ahead->session->slots[sample];
+    const void *const *inputs = ahead->inputs + sample * ahead->session->n_inputs;
+    slot->status = run_slot(slot, inputs, &slot->err);
+    slot->sample = inputs[0];
+    return ND_OK;
+}
+
+size_t nd_session_ahead(struct nd_runtime_session *session, const void *const *inputs, size_t n)
+{
+    struct ahead ahead = {session, inputs};
+    n = n < session->n_slots ? n : session->n_slots;
+    bool is_worth_it = n > 1 && session->n_inputs > 0;
+    return is_worth_it && nd_parallel_for(n, n, run_ahead, &ahead, NULL) == ND_OK ? n : 0;
+}
+
+enum nd_status nd_session_run(struct nd_runtime_session *session, const void *const *inputs,
+                              struct nd_output_view *views, struct nd_error *err)
+{
+    size_t k = session->n_inputs > 0 ? 0 : session->n_slots;
+    while (k < session->n_slots && session->slots[k].sample != inputs[0])
+        k++;
+    bool is_made = k < session->n_slots;
+    struct slot *slot =
+        &session->slots[is_made ? k : 0]; /* what was run ahead in the first is handed out first */
+    slot->sample = NULL;                  /* the next time it is run anew: a repeat */
+    if (!is_made)
+        slot->status = run_slot(slot, inputs, &slot->err);
+    memcpy(views, slot->views, session->n_outputs * sizeof *views);
+    if (slot->status != ND_OK && err != NULL)
+        *err = slot->err;
+    return slot->status;
 }
 
 enum nd_status nd_session_end_profile(struct nd_runtime_session *session, char **path, struct nd_error *err)
@@ -361,11 +438,13 @@ static enum nd_status say_marks(const struct nd_runtime_session *session, nd_tru
     static const char *const keys[] = {"not_known", "behind_not_known"};
     enum nd_status status = ND_OK;
     for (size_t e = 0; e < nd_model_n_tensors(session->model); e++) {
-        const struct nd_twin_mark *mark = &nd_twin_marks(session->twin)[e];
-        struct nd_strbuf *text = &texts[mark->why == NULL];
-        if (mark->why != NULL || mark->is_behind)
+        struct nd_twin_mark mark = {0};
+        for (size_t k = 0; k < session->n_slots; k++)
+            nd_twin_mark_merge(&nd_twin_marks(session->slots[k].twin)[e], &mark);
+        struct nd_strbuf *text = &texts[mark.why == NULL];
+        if (mark.why != NULL || mark.is_behind)
             nd_strbuf_printf(text, "%s%s%s%s", text->len > 0 ? "\n" : "", session->names[e],
-                             mark->why != NULL ? "\t" : "", mark->why != NULL ? mark->why : "");
+                             mark.why != NULL ? "\t" : "", mark.why != NULL ? mark.why : "");
     }
     for (size_t k = 0; k < 2; k++) {
         ND_FREED char *text = nd_strbuf_take(&texts[k]);
@@ -380,7 +459,7 @@ static enum nd_status say_marks(const struct nd_runtime_session *session, nd_tru
 enum nd_status nd_session_truth(const struct nd_runtime_session *session, nd_truth_visit *visit, void *context,
                                 struct nd_error *err)
 {
-    if (session->twin != NULL)
+    if (session->slots[0].twin != NULL)
         return say_marks(session, visit, context, err);
     if (session->emulator == NULL)
         return ND_OK;

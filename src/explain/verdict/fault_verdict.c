@@ -3,6 +3,7 @@
  * unexplained. */
 #include <math.h>
 
+#include "capture/read/environment.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
 #include "explain/layer_diagnosis/layer_diagnosis.h"
@@ -539,17 +540,6 @@ static enum nd_status decide(const struct nd_explain_job *job, size_t device, si
 
 /* ---- what is said ---- */
 
-/* "2.51.0" of what an import states, or of the runtime "qairt-2.51.0"; NULL: nobody says it. */
-static const char *sdk_of(const struct nd_capture *capture)
-{
-    static const char prefix[] = "qairt-";
-    const char *stated = nd_capture_string(capture, "runtime", "sdk_version");
-    const char *id = nd_capture_string(capture, "runtime", "id");
-    if (stated != NULL && stated[0] != '\0')
-        return stated[0] == 'v' ? stated + 1 : stated;
-    return id != NULL && strncmp(id, prefix, sizeof prefix - 1) == 0 ? id + sizeof prefix - 1 : NULL;
-}
-
 /* "2.51.0" and "2.51.0.251014" are of one release. */
 static bool is_release(const char *sdk, const char *release)
 {
@@ -562,7 +552,7 @@ static bool is_release(const char *sdk, const char *release)
 static char *known_defect_text(const struct nd_known_defect *defect, const struct nd_capture *capture)
 {
     struct nd_strbuf text = {0};
-    const char *sdk = sdk_of(capture);
+    const char *sdk = nd_capture_sdk(capture);
     nd_strbuf_printf(&text, "a known defect of QAIRT %s%s%s (measured on %s): %s",
                      defect->older_sdk != NULL ? defect->older_sdk : "",
                      defect->older_sdk != NULL ? " and " : "", defect->sdk, defect->archs, defect->what);

@@ -690,6 +690,14 @@ static void long_windows_by_two_keep_the_sum(void **state)
     expect_layers("16-long_strided", 0);
 }
 
+/* Multipliers below 1/2 round, others cut. */
+static void strided_convs_of_fine_outputs(void **state)
+{
+    (void)state;
+    expect_layers("8-cut_strided", 0);
+    expect_layers("16-cut_strided", 0);
+}
+
 static void slopes_of_channels_may_be_signed(void **state)
 {
     (void)state;
@@ -894,6 +902,7 @@ int main(void)
         cmocka_unit_test(operands_may_be_brought_to_bytes),
         cmocka_unit_test(sums_of_few_bits_are_shifted_to_the_left),
         cmocka_unit_test(long_windows_by_two_keep_the_sum),
+        cmocka_unit_test(strided_convs_of_fine_outputs),
         cmocka_unit_test(reshape_that_moves_nothing_follows_where_a_tensor_lies),
         cmocka_unit_test(resize_takes_the_mean_of_qvalues),
         cmocka_unit_test(resize_of_words_has_weights_of_fifteen_bits),

@@ -393,6 +393,12 @@ void nd_session_repeat(struct nd_runtime_session *session)
     (void)session; /* a device that counts samples is emulated_session.c */
 }
 
+size_t nd_session_ahead(struct nd_runtime_session *session, const void *const *inputs, size_t n)
+{
+    (void)session, (void)inputs, (void)n; /* one sample after the other, as an application does it */
+    return 0;
+}
+
 enum nd_status nd_session_run(struct nd_runtime_session *session, const void *const *inputs,
                               struct nd_output_view *views, struct nd_error *err)
 {

@@ -120,6 +120,12 @@ struct nd_output_view {
  */
 void nd_session_repeat(struct nd_runtime_session *session);
 
+/* Samples that will be run next, in this order: inputs[s * n_inputs + i] points at the bytes of input i of
+ * sample s, and stays valid until all of them were run. A session that computes on this machine's processors
+ * may run up to n of them now, side by side, and nd_session_run then hands out what was made. How many it ran;
+ * 0: none. */
+size_t nd_session_ahead(struct nd_runtime_session *session, const void *const *inputs, size_t n);
+
 /* Runs once. inputs[i] points at the bytes of session input i, in its shape and type; views[i] receives session
  * output i. ND_ERR_DEVICE with the runtime's message; then views are not valid. Outputs of a type or rank that
  * this program does not know are ND_E_DEVICE_OUTPUT. */

@@ -49,8 +49,7 @@ static void add_entry(json_t *rows, const json_t *entry)
     json_t *row, *arithmetic = fingerprint_arithmetic(entry);
     const char *words = arithmetic != NULL ? json_string_value(arithmetic) : "";
     size_t i;
-    json_array_foreach(rows, i, row)
-    {
+    json_array_foreach(rows, i, row) {
         if (strcmp(cli_text_of(row, "types"), cli_text_of(entry, "types")) == 0 &&
             strcmp(cli_text_of(row, "verdict"), cli_text_of(entry, "verdict")) == 0 &&
             strcmp(cli_text_of(row, "arithmetic"), words) == 0) {
@@ -76,10 +75,8 @@ int fingerprint_print_sheet(const json_t *sheet, const char *file)
     const char *section, *next[] = {"npudiff", "fingerprint", "--diff", file, "OTHER.json"};
     json_t *entries, *entry, *rows = json_array();
     size_t i, n = 0, n_identified = 0, n_undecided = 0;
-    json_object_foreach((json_t *)(uintptr_t)json_object_get(sheet, "sections"), section, entries)
-    {
-        json_array_foreach(entries, i, entry)
-        {
+    json_object_foreach((json_t *)(uintptr_t)json_object_get(sheet, "sections"), section, entries) {
+        json_array_foreach(entries, i, entry) {
             add_entry(rows, entry);
             n++;
             n_identified += is_identified(entry);
@@ -139,8 +136,7 @@ int fingerprint_print_difference(const json_t *difference, const char *a, const 
     size_t i, n_different = json_array_size(json_object_get(difference, "differences"));
     size_t n_unknown = json_array_size(json_object_get(difference, "not_known"));
     json_int_t n_same = json_integer_value(json_object_get(difference, "n_same"));
-    json_array_foreach(json_object_get(difference, "differences"), i, row)
-    {
+    json_array_foreach(json_object_get(difference, "differences"), i, row) {
         add_difference(rows, row);
     }
     struct nd_report_screen *screen = nd_report_screen_create(cli_text_width(0));

@@ -70,8 +70,7 @@ static bool choose_sections(const struct fingerprint_values *values, const json_
     if (list->items == NULL || n == 0)
         return list->items != NULL;
     memcpy(list->items, values->sections.items, n * sizeof *list->items);
-    json_object_foreach(sections, section, entries)
-    {
+    json_object_foreach(sections, section, entries) {
         if (!is_asked_for(values, section))
             list->items[list->n++] = section;
     }

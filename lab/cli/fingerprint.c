@@ -22,8 +22,7 @@ static void print_arithmetics(const json_t *entry)
 {
     const json_t *arithmetics = json_object_get(entry, "possible_arithmetic"), *arithmetic;
     size_t i;
-    json_array_foreach(arithmetics, i, arithmetic)
-    {
+    json_array_foreach(arithmetics, i, arithmetic) {
         printf("      %s %s\n", i == 0 ? "program" : "     or", json_string_value(arithmetic));
     }
     if (json_array_size(arithmetics) == 0 && cli_text_of(entry, "nearest")[0] != '\0')
@@ -36,8 +35,7 @@ static void print_evidence(const json_t *entry)
     const char *key;
     json_t *value;
     const char *separator = "      evidence ";
-    json_object_foreach((json_t *)(uintptr_t)json_object_get(entry, "evidence"), key, value)
-    {
+    json_object_foreach((json_t *)(uintptr_t)json_object_get(entry, "evidence"), key, value) {
         if (json_is_integer(value))
             printf("%s%s %" JSON_INTEGER_FORMAT, separator, key, json_integer_value(value));
         else if (json_is_real(value))
@@ -58,13 +56,11 @@ static void print_entry(const json_t *entry)
     if (cli_text_of(entry, "failure")[0] != '\0')
         printf("      %s\n", cli_text_of(entry, "failure"));
     print_arithmetics(entry);
-    json_array_foreach(lines, i, item)
-    {
+    json_array_foreach(lines, i, item) {
         printf("      %s\n", json_string_value(item));
     }
     print_evidence(entry);
-    json_array_foreach(undecided, i, item)
-    {
+    json_array_foreach(undecided, i, item) {
         printf("      undecided: %s; would decide it: %s\n", cli_text_of(item, "what"),
                cli_text_of(item, "probe"));
     }
@@ -80,11 +76,9 @@ static void print_sheet(const json_t *sheet)
     if (cli_text_of(device, "chipset")[0] != '\0')
         printf("%s %s, ", cli_text_of(device, "chipset"), cli_text_of(device, "arch"));
     printf("%s)\n", cli_text_of(device, "runtime"));
-    json_object_foreach(json_object_get(sheet, "sections"), section, entries)
-    {
+    json_object_foreach(json_object_get(sheet, "sections"), section, entries) {
         printf("%s\n", section);
-        json_array_foreach(entries, i, entry)
-        {
+        json_array_foreach(entries, i, entry) {
             print_entry(entry);
         }
     }
@@ -187,8 +181,7 @@ static void print_diff(const json_t *diff, const char *a, const char *b)
            cli_text_of(diff, "verdict"), json_integer_value(json_object_get(diff, "n_same")),
            json_array_size(json_object_get(diff, "differences")),
            json_array_size(json_object_get(diff, "not_known")));
-    json_array_foreach(json_object_get(diff, "differences"), i, row)
-    {
+    json_array_foreach(json_object_get(diff, "differences"), i, row) {
         printf("  %s %s (%s)\n", cli_text_of(row, "operator"), cli_text_of(row, "types"),
                cli_text_of(row, "section"));
         print_side(a, json_object_get(row, "a"));

@@ -14,8 +14,7 @@ static json_t *joined(const json_t *list)
 {
     json_t *text = json_string(""), *item;
     size_t i;
-    json_array_foreach(list, i, item)
-    {
+    json_array_foreach(list, i, item) {
         json_t *longer =
             json_sprintf("%s%s%s", json_string_value(text), i > 0 ? " " : "", json_string_value(item));
         json_decref(text);
@@ -36,8 +35,7 @@ static json_t *changed_operators(const json_t *changed, size_t n_lines)
 {
     json_t *text = json_string(""), *row;
     size_t i;
-    json_array_foreach(changed, i, row)
-    {
+    json_array_foreach(changed, i, row) {
         const json_t *before = i > 0 ? json_array_get(changed, i - 1) : NULL,
                      *where = json_object_get(row, "where");
         bool is_last = !is_alike(json_array_get(changed, i + 1), row);
@@ -65,8 +63,7 @@ static size_t common_word(const json_t *runtimes)
     const char *end = first != NULL ? strchr(first, '-') : NULL;
     const json_t *runtime;
     size_t i, n = end != NULL ? (size_t)(end + 1 - first) : 0;
-    json_array_foreach(runtimes, i, runtime)
-    {
+    json_array_foreach(runtimes, i, runtime) {
         if (n > 0 && strncmp(json_string_value(runtime), first, n) != 0)
             return 0;
     }
@@ -79,8 +76,7 @@ static json_t *step_rows(const json_t *table)
     size_t i, n_devices = json_array_size(json_object_get(table, "devices")),
               n_runtimes = json_array_size(json_object_get(table, "runtimes")),
               n_word = common_word(json_object_get(table, "runtimes"));
-    json_array_foreach(json_object_get(table, "steps"), i, step)
-    {
+    json_array_foreach(json_object_get(table, "steps"), i, step) {
         const json_t *changed = json_object_get(step, "changed");
         bool is_runtime = strcmp(cli_text_of(step, "along"), "runtime") == 0;
         size_t skipped = is_runtime ? n_word : 0;
@@ -106,8 +102,7 @@ static size_t count_operators(const json_t *table, const char *verdict)
 {
     const json_t *row;
     size_t i, n = 0;
-    json_array_foreach(json_object_get(table, "operators"), i, row)
-    {
+    json_array_foreach(json_object_get(table, "operators"), i, row) {
         n += strcmp(cli_text_of(row, "verdict"), verdict) == 0;
     }
     return n;
@@ -119,8 +114,7 @@ static json_t *missing_cells(const json_t *table, size_t *n)
     json_t *text = json_string(""), *cell;
     size_t i;
     *n = 0;
-    json_array_foreach(json_object_get(table, "datasheets"), i, cell)
-    {
+    json_array_foreach(json_object_get(table, "datasheets"), i, cell) {
         if (!json_is_null(json_object_get(cell, "file")))
             continue;
         json_t *longer = json_sprintf("%s%s%s with %s", json_string_value(text), (*n)++ > 0 ? ", " : "",
@@ -174,8 +168,7 @@ static void print_letters(const json_t *table)
     for (size_t d = 0; d < n; d++, k++)
         columns[k] = (struct nd_report_column){json_string_value(json_array_get(devices, d)),
                                                json_string_value(json_array_get(devices, d))};
-    json_array_foreach(operators, i, row)
-    {
+    json_array_foreach(operators, i, row) {
         json_t *out = json_copy(json_object_get(row, "letters"));
         json_object_set(out, "operator", json_object_get(row, "operator"));
         json_object_set(out, "types", json_object_get(row, "types"));
@@ -188,14 +181,12 @@ static void print_arithmetic(const json_t *table)
 {
     const json_t *row, *claim;
     size_t i, k;
-    json_array_foreach(json_object_get(table, "operators"), i, row)
-    {
+    json_array_foreach(json_object_get(table, "operators"), i, row) {
         if (strcmp(cli_text_of(row, "verdict"), "differs") != 0)
             continue;
         printf("%s %s (%s)\n", cli_text_of(row, "operator"), cli_text_of(row, "types"),
                cli_text_of(row, "section"));
-        json_array_foreach(json_object_get(row, "arithmetic"), k, claim)
-        {
+        json_array_foreach(json_object_get(row, "arithmetic"), k, claim) {
             json_t *text = fingerprint_arithmetic(claim);
             printf("    %s  %s: %s\n", cli_text_of(claim, "letter"), cli_text_of(claim, "verdict"),
                    json_string_value(text));

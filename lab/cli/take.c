@@ -46,10 +46,8 @@ int fingerprint_judge(const json_t *sheet, const char *device)
     const char *section, *failure = NULL;
     json_t *entries, *entry;
     size_t i, n = 0, n_failed = 0;
-    json_object_foreach(json_object_get(sheet, "sections"), section, entries)
-    {
-        json_array_foreach(entries, i, entry)
-        {
+    json_object_foreach(json_object_get(sheet, "sections"), section, entries) {
+        json_array_foreach(entries, i, entry) {
             bool has_failed = strcmp(cli_text_of(entry, "verdict"), "failed") == 0;
             failure = failure == NULL && has_failed ? cli_text_of(entry, "failure") : failure;
             n_failed += has_failed;

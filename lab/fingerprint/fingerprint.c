@@ -76,8 +76,7 @@ static const json_t *nd_sheet_find(const json_t *entries, const json_t *like)
 {
     const json_t *entry;
     size_t i;
-    json_array_foreach(entries, i, entry)
-    {
+    json_array_foreach(entries, i, entry) {
         if (strcmp(nd_sheet_text(entry, "operator"), nd_sheet_text(like, "operator")) == 0 &&
             strcmp(nd_sheet_text(entry, "types"), nd_sheet_text(like, "types")) == 0)
             return entry;
@@ -146,12 +145,10 @@ static void compare_sections(struct diff *diff, const json_t *a, const json_t *b
 {
     const char *section;
     json_t *entries;
-    json_object_foreach((json_t *)(uintptr_t)json_object_get(a, "sections"), section, entries)
-    {
+    json_object_foreach((json_t *)(uintptr_t)json_object_get(a, "sections"), section, entries) {
         const json_t *others = json_object_get(json_object_get(b, "sections"), section), *entry;
         size_t i;
-        json_array_foreach(entries, i, entry)
-        {
+        json_array_foreach(entries, i, entry) {
             const json_t *other = nd_sheet_find(others, entry);
             if (other != NULL)
                 compare_entries(diff, section, entry, other);
@@ -412,8 +409,7 @@ static bool tell_unstable(json_t *entries, size_t n_trials)
     json_t *entry;
     size_t i;
     bool is_whole = true;
-    json_array_foreach(entries, i, entry)
-    {
+    json_array_foreach(entries, i, entry) {
         is_whole = is_whole && set(entry, "verdict", json_string("changes from run to run")) &&
                    set(entry, "unstable_trials", json_integer((json_int_t)n_trials));
     }

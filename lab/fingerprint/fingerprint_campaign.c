@@ -345,10 +345,8 @@ static bool add_sheet(struct nd_sheet_grid *c, const struct sheet *sheet)
     const char *section;
     json_t *entries, *entry;
     size_t i, cell = cell_of(c, sheet);
-    json_object_foreach(json_object_get(sheet->tree, "sections"), section, entries)
-    {
-        json_array_foreach(entries, i, entry)
-        {
+    json_object_foreach(json_object_get(sheet->tree, "sections"), section, entries) {
+        json_array_foreach(entries, i, entry) {
             struct nd_campaign_operator *operator= find_operator(c, section, entry);
             if (operator== NULL || !number_of(operator, entry, &operator->cells[cell]))
                 return false;
@@ -393,8 +391,7 @@ static json_t *tell_arithmetic(const struct nd_campaign_operator *operator)
 {
     json_t *list = json_array(), *claim;
     size_t i;
-    json_array_foreach(operator->claims, i, claim)
-    {
+    json_array_foreach(operator->claims, i, claim) {
         const char letter[2] = {letter_of((int)i), '\0'};
         nd_tree_set(claim, "letter", json_string(letter));
         json_array_append(list, claim);

@@ -80,21 +80,10 @@ enum nd_exit nd_status_exit_code(enum nd_status status)
 
 static int severity_of(enum nd_exit code)
 {
-    switch (code) {
-    case ND_EXIT_SAME:
-        return 0;
-    case ND_EXIT_INCONCLUSIVE:
-        return 1;
-    case ND_EXIT_DIFFERS:
-        return 2;
-    case ND_EXIT_NOT_COMPARABLE:
-        return 3;
-    case ND_EXIT_DEVICE_FAILED:
-        return 4;
-    case ND_EXIT_TROUBLE:
-        break;
-    }
-    return 5;
+    static const int severities[] = {
+        [ND_EXIT_SAME] = 0,           [ND_EXIT_INCONCLUSIVE] = 1,  [ND_EXIT_DIFFERS] = 2,
+        [ND_EXIT_NOT_COMPARABLE] = 3, [ND_EXIT_DEVICE_FAILED] = 4, [ND_EXIT_TROUBLE] = 5};
+    return (size_t)code < sizeof severities / sizeof severities[0] ? severities[code] : 5;
 }
 
 enum nd_exit nd_exit_worse(enum nd_exit a, enum nd_exit b)

@@ -9,7 +9,7 @@
 
 #include "core/documents/json_out.h"
 #include "core/files/file.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/tensors/scales.h"
 #include "core/text/strbuf.h"
 #include "devices/agent/runtime/runtime.h"
@@ -98,14 +98,12 @@ static char *nd_runner_job_text(const struct nd_capture_job *capture)
     return nd_json_dumps(job, JSON_COMPACT | JSON_REAL_PRECISION(17));
 }
 
-static void free_passes(struct nd_agent_job *job)
+void nd_capture_job_free_passes(struct nd_agent_job *job)
 {
     for (size_t p = 0; p < job->n_passes; p++)
         ND_FREE_ALL(job->passes[p].model, job->passes[p].checks);
     free(job->passes);
-    for (size_t e = 0; e < job->n_tensors; e++)
-        free(job->tensors[e].output);
-    free(job->tensors);
+    ND_FREE_EACH(job->tensors, job->n_tensors, .output);
     job->passes = NULL;
     job->n_passes = 0;
     job->tensors = NULL;
@@ -204,7 +202,7 @@ enum nd_status nd_capture_job_set_passes(struct nd_capture_job *capture, size_t 
                                          const struct nd_planned_pass *planned, struct nd_error *err)
 {
     struct nd_agent_job *job = &capture->job;
-    free_passes(job);
+    nd_capture_job_free_passes(job);
     job->passes = nd_calloc(n_passes, sizeof *job->passes);
     job->tensors = nd_calloc(capture->n_tensors, sizeof *job->tensors);
     enum nd_status status = job->passes != NULL && job->tensors != NULL ? ND_OK : nd_fail_memory(err);
@@ -236,13 +234,8 @@ enum nd_status nd_capture_job_trial(const struct nd_capture_job *capture, const 
     if (status == ND_OK)
         *trial = job;
     else
-        free_passes(&job);
+        nd_capture_job_free_passes(&job);
     return status;
-}
-
-void nd_capture_job_free_trial(struct nd_agent_job *trial)
-{
-    free_passes(trial);
 }
 
 void nd_capture_options_init_sized(struct nd_capture_options *options, size_t struct_size)

@@ -136,10 +136,10 @@ enum nd_status nd_capture_job_tensor(const struct nd_capture_job *capture, const
                                      size_t index, struct nd_job_tensor *out, struct nd_error *err);
 
 /* A job that only tries the placement of a session exposing n of the model's tensors: no samples. Freed by the
- * caller with nd_capture_job_free_trial. */
+ * caller with nd_capture_job_free_passes. */
 enum nd_status nd_capture_job_trial(const struct nd_capture_job *capture, const size_t *tensors, size_t n,
                                     struct nd_agent_job *trial, struct nd_error *err);
-void nd_capture_job_free_trial(struct nd_agent_job *trial);
+void nd_capture_job_free_passes(struct nd_agent_job *trial);
 
 /* Samples of all probes. */
 size_t nd_capture_job_n_samples(const struct nd_capture_job *capture);

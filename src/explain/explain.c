@@ -4,7 +4,7 @@
 
 #include "capture/read/environment.h"
 #include "core/documents/json_out.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/tensors/sha256.h"
 #include "core/text/strbuf.h"
 #include "explain/evaluate/evaluation.h"
@@ -374,8 +374,7 @@ static enum nd_status check_kind(const struct merge *merge, const json_t *root, 
     if (merge->paths[part] != NULL)
         return nd_fail(err, ND_E_EXPLAIN_PART, path, "'%s' and '%s' are the same part: %lld of %lld",
                        merge->paths[part], path, (long long)part + 1, (long long)n);
-    json_object_foreach(merge->of, key, value)
-    {
+    json_object_foreach(merge->of, key, value) {
         if (!json_equal(value, json_object_get(json_object_get(root, "of"), key)))
             return nd_fail(err, ND_E_EXPLAIN_PART, path, "'%s' does not fit: its '%s' is different", path, key);
     }
@@ -478,20 +477,6 @@ static size_t unreached_from(const struct nd_plan *plan, const struct nd_explana
     return step;
 }
 
-static void mark_step_unevaluable(const struct nd_evaluation *evaluation, struct nd_explanation *out, size_t s)
-{
-    struct nd_explained_step *step = &out->steps[s];
-    for (size_t i = 0; i < evaluation->plan->n_samples; i++) {
-        const struct nd_reference_sums *sums = nd_reference_sums_of(evaluation, i, s);
-        if (sums->is_missed && step->unreached_from == SIZE_MAX)
-            step->unreached_from = unreached_from(evaluation->plan, out, s);
-        if (sums->is_float_missed && step->has_float) {
-            step->has_float = false;
-            step->lacks_float = true;
-        }
-    }
-}
-
 static enum nd_status mark_unevaluable_on_device(const struct nd_evaluation *evaluation,
                                                  struct nd_explanation *out, size_t device, size_t step,
                                                  struct nd_error *err)
@@ -518,7 +503,16 @@ static enum nd_status explain_mark_unevaluable(const struct nd_evaluation *evalu
 {
     const struct nd_plan *plan = evaluation->plan;
     for (size_t s = 0; s < plan->n_steps; s++) {
-        mark_step_unevaluable(evaluation, out, s);
+        struct nd_explained_step *step = &out->steps[s];
+        for (size_t i = 0; i < evaluation->plan->n_samples; i++) {
+            const struct nd_reference_sums *sums = nd_reference_sums_of(evaluation, i, s);
+            if (sums->is_missed && step->unreached_from == SIZE_MAX)
+                step->unreached_from = unreached_from(evaluation->plan, out, s);
+            if (sums->is_float_missed && step->has_float) {
+                step->has_float = false;
+                step->lacks_float = true;
+            }
+        }
         for (size_t d = 0; d < plan->n_devices; d++)
             if (!plan->sources[d].is_failed)
                 ND_TRY(mark_unevaluable_on_device(evaluation, out, d, s, err));
@@ -710,9 +704,7 @@ static enum nd_status nd_explanation_begin(const struct nd_plan *plan, struct nd
 
 static void deinit_execution(struct nd_explained_execution *execution)
 {
-    for (size_t i = 0; i < execution->n_evidence; i++)
-        free(execution->evidence[i].text);
-    free(execution->evidence);
+    ND_FREE_EACH(execution->evidence, execution->n_evidence, .text);
 }
 
 static void deinit_layer(struct nd_explained_layer *layer)
@@ -726,12 +718,8 @@ static void deinit_layer(struct nd_explained_layer *layer)
 
 static void deinit_device(struct nd_explained_device *device, size_t n_steps)
 {
-    for (size_t s = 0; device->layers != NULL && s < n_steps; s++)
-        deinit_layer(&device->layers[s]);
-    free(device->layers);
-    for (size_t i = 0; i < device->n_findings; i++)
-        free(device->findings[i].fault.text);
-    free(device->findings);
+    ND_DEINIT_EACH(deinit_layer, device->layers, n_steps);
+    ND_FREE_EACH(device->findings, device->n_findings, .fault.text);
     deinit_execution(&device->execution);
     ND_FREE_ALL(device->sources, device->faulty, device->unexplained, device->losses, device->arithmetic);
     for (size_t i = 0; i < device->n_arithmetics; i++)
@@ -771,9 +759,7 @@ void nd_explanation_destroy(struct nd_explanation **explanation)
         deinit_device(&e->devices[d], e->n_steps);
     for (size_t s = 0; e->steps != NULL && s < e->n_steps; s++)
         ND_FREE_ALL(e->steps[s].name, e->steps[s].op_types, e->steps[s].inputs);
-    for (size_t i = 0; i < e->n_differences; i++)
-        deinit_difference(&e->differences[i]);
-    free(e->differences);
+    ND_DEINIT_EACH(deinit_difference, e->differences, e->n_differences);
     nd_quantisation_destroy(&e->quantisation);
     ND_FREE_ALL(e->devices, e->steps, e->model, e->model_sha256, e->float_model, e->probe, e->probe_source,
                 e->majority.why_not, e);

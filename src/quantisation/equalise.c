@@ -247,14 +247,6 @@ static enum nd_status balance(struct work *w, size_t i, double *moved, struct nd
 
 /* ---- quantised again ---- */
 
-static void quantise(const struct scaled *scaled)
-{
-    const struct nd_array *weights = scaled->weights;
-    const struct nd_fit fit = fit_weights(scaled->layer->weights.dtype, weights, scaled->is_symmetric);
-    for (size_t i = 0; i < weights->n; i++)
-        weights->x[i] = nd_fit_apply(&fit, weights->x[i]);
-}
-
 /* The range of the tensor becomes smaller or larger as its values do: what calibration gave up, or left free,
  * stays so. */
 static struct nd_fit fit_between(const struct work *w, size_t i, size_t between)
@@ -282,7 +274,10 @@ static void conclude(struct work *w)
     struct nd_equalised *out = w->out;
     for (size_t l = 0; l < w->n_layers; l++) {
         const struct scaled *scaled = &w->layers[l];
-        quantise(scaled);
+        const struct nd_array *weights = scaled->weights;
+        const struct nd_fit fit = fit_weights(scaled->layer->weights.dtype, weights, scaled->is_symmetric);
+        for (size_t i = 0; i < weights->n; i++)
+            weights->x[i] = nd_fit_apply(&fit, weights->x[i]);
         out->changes[out->n_changes++] = (struct nd_change){
             .step = scaled->layer->step, .tensor = scaled->layer->weights.tensor, .values = scaled->weights};
         if (scaled->bias != NULL)

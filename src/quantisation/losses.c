@@ -567,13 +567,6 @@ static enum nd_status nd_loss_find_before(struct nd_loss_run *run, size_t step, 
                               err);
 }
 
-/* Fills run->before[step], which may stay empty, until it is forgotten. */
-static void nd_loss_forget_before(struct nd_loss_run *run, size_t step)
-{
-    if (!run->study->holds_before)
-        run->before[step] = nd_no_array();
-}
-
 /* ---- dequantised ---- */
 
 /* out[n]: the reference of the step, dequantised; its type. */
@@ -755,7 +748,8 @@ static enum nd_status take_layer(struct nd_loss_run *run, size_t step, const str
     status = nd_loss_find_before(run, step, err);
     if (status == ND_OK)
         nd_add_losses(run, step, layer);
-    nd_loss_forget_before(run, step);
+    if (!run->study->holds_before)
+        run->before[step] = nd_no_array();
     return status;
 }
 

@@ -1,7 +1,7 @@
 /* Study: see the header. */
 #include <math.h>
 
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/processes/parallel.h"
 #include "explain/evaluate/incremental.h"
 #include "explain/plan/replay.h"
@@ -400,14 +400,6 @@ static enum nd_status nd_study_init(struct nd_study *study, const struct nd_plan
     return ND_OK;
 }
 
-static void nd_pairs_deinit(struct nd_study *study)
-{
-    for (size_t p = 0; study->pairs != NULL && p < study->n_pairs; p++)
-        for (size_t i = 0; i < study->pairs[p].n_between; i++)
-            ND_FREE_ALL(study->pairs[p].between[i].low, study->pairs[p].between[i].high);
-    free(study->pairs);
-}
-
 static void nd_study_deinit(struct nd_study *study)
 {
     for (size_t i = 0; study->inputs != NULL && i < study->n_samples * study->n_inputs; i++)
@@ -415,9 +407,7 @@ static void nd_study_deinit(struct nd_study *study)
     for (size_t s = 0; study->values != NULL && s < study->plan->n_steps; s++)
         ND_FREE_ALL(study->values[s].values, study->values[s].errors);
     ND_FREE_ALL(study->inputs, study->float_tensor, study->float_input, study->step_of_float, study->sums);
-    for (size_t i = 0; study->outputs != NULL && i < study->n_samples * study->plan->n_steps; i++)
-        nd_array_deinit(&study->outputs[i]);
-    free(study->outputs);
+    ND_DEINIT_EACH(nd_array_deinit, study->outputs, study->n_samples * study->plan->n_steps);
     for (size_t i = 0; study->references != NULL && i < study->n_samples * study->plan->n_steps; i++)
         nd_packed_deinit(&study->references[i]);
     ND_FREE_ALL(study->references, study->has_reference);
@@ -427,7 +417,10 @@ static void nd_study_deinit(struct nd_study *study)
         free(study->flats[s].flat);
     free(study->channels);
     free(study->flats);
-    nd_pairs_deinit(study);
+    for (size_t p = 0; study->pairs != NULL && p < study->n_pairs; p++)
+        for (size_t i = 0; i < study->pairs[p].n_between; i++)
+            ND_FREE_ALL(study->pairs[p].between[i].low, study->pairs[p].between[i].high);
+    free(study->pairs);
     nd_byte_layers_destroy(&study->layers);
     free(study->values);
     nd_quantisation_destroy(&study->out);
@@ -540,15 +533,6 @@ struct team {
     struct nd_loss_run *runs; /* one for each worker */
 };
 
-static enum nd_status keep_outputs(const struct nd_loss_run *run, struct nd_study *study, struct nd_error *err)
-{
-    const struct nd_plan *plan = study->plan;
-    for (size_t s = 0; s < plan->n_steps; s++)
-        if (plan->steps[s].is_model_output && run->values[s].shape.rank >= 0)
-            ND_TRY(nd_array_copy(&run->values[s], &study->outputs[run->sample * plan->n_steps + s], err));
-    return ND_OK;
-}
-
 static enum nd_status measure_sample(void *context, size_t worker, size_t task, struct nd_error *err)
 {
     struct team *team = context;
@@ -557,7 +541,11 @@ static enum nd_status measure_sample(void *context, size_t worker, size_t task, 
         ND_TRY(nd_loss_run_init(run, team->study, err));
     run->sums = team->study->sums + task * team->study->plan->n_steps;
     ND_TRY(nd_loss_run_sample(run, task, true, err));
-    return keep_outputs(run, team->study, err);
+    const struct nd_plan *plan = team->study->plan;
+    for (size_t s = 0; s < plan->n_steps; s++)
+        if (plan->steps[s].is_model_output && run->values[s].shape.rank >= 0)
+            ND_TRY(nd_array_copy(&run->values[s], &team->study->outputs[run->sample * plan->n_steps + s], err));
+    return ND_OK;
 }
 
 /* Through all samples: sums and values. */
@@ -570,9 +558,7 @@ static enum nd_status nd_measure_losses(struct nd_study *study, struct nd_error 
         nd_parallel_for(study->n_threads, study->n_samples, measure_sample, &team, &introduced);
     if (status != ND_OK && err != NULL)
         *err = introduced;
-    for (size_t i = 0; i < study->n_threads; i++)
-        nd_loss_run_deinit(&team.runs[i]);
-    free(team.runs);
+    ND_DEINIT_EACH(nd_loss_run_deinit, team.runs, study->n_threads);
     return status;
 }
 
@@ -632,13 +618,6 @@ static enum nd_status study_quantisation(const struct nd_plan *plan, struct nd_q
     return ND_OK;
 }
 
-struct nd_promotions {
-    struct nd_study study;
-    struct nd_search search;
-    struct nd_promotion *items; /* [n] */
-    size_t n;
-};
-
 /* Of all layers whose effect is known. */
 static enum nd_status find_candidates(struct nd_promotions *p, struct nd_error *err)
 {
@@ -688,26 +667,6 @@ void nd_promotions_destroy(struct nd_promotions **promotions)
     nd_study_deinit(&p->study);
     ND_FREE_ALL(p->items, p);
     *promotions = NULL;
-}
-
-size_t nd_promotions_n(const struct nd_promotions *promotions)
-{
-    return promotions->n;
-}
-
-const struct nd_promotion *nd_promotions_at(const struct nd_promotions *promotions, size_t i)
-{
-    return &promotions->items[i];
-}
-
-double nd_promotions_sqnr_db(const struct nd_promotions *promotions)
-{
-    return promotions->study.out->output_sqnr_db;
-}
-
-size_t nd_promotions_n_samples(const struct nd_promotions *promotions)
-{
-    return promotions->study.n_effect_samples;
 }
 
 /* The changes of those that were kept, and behind them those of item i: 0 where both change the same. */

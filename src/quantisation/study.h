@@ -295,18 +295,12 @@ struct nd_promotion {
     size_t n_changes;
 };
 
-struct nd_promotions; /* a study with its changes */
+struct nd_promotions;
 
 /* The plan has a float model and samples, and is borrowed. *out is destroyed by the caller. ND_ERR_MEMORY, or
  * what reading inputs gives. */
 enum nd_status nd_promotions_find(const struct nd_plan *plan, struct nd_promotions **out, struct nd_error *err);
 void nd_promotions_destroy(struct nd_promotions **promotions);
-
-/* The changes, in graph order; and the outputs' SQNR without them, NaN where it cannot be measured. */
-size_t nd_promotions_n(const struct nd_promotions *promotions);
-const struct nd_promotion *nd_promotions_at(const struct nd_promotions *promotions, size_t i);
-double nd_promotions_sqnr_db(const struct nd_promotions *promotions);
-size_t nd_promotions_n_samples(const struct nd_promotions *promotions);
 
 /* sqnr_db[n]: of the outputs with these n_kept changes and with each one. NaN: it cannot be evaluated, or it
  * changes what one of the kept ones changes. */
@@ -355,6 +349,15 @@ struct nd_search {
 };
 
 void nd_search_deinit(struct nd_search *search);
+
+/* A study with its changes: study.out->output_sqnr_db is that of the outputs without them, NaN where it cannot
+ * be measured. */
+struct nd_promotions {
+    struct nd_study study;
+    struct nd_search search;
+    struct nd_promotion *items; /* [n], in graph order */
+    size_t n;
+};
 
 /* Adds what could help the layer: remedies with own_gain_db, not measured at the outputs. ND_ERR_MEMORY. */
 enum nd_status nd_find_candidates(struct nd_search *search, size_t step, struct nd_error *err);

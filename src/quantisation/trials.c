@@ -2,7 +2,7 @@
  * again with the changes made (trials.c). */
 #include <math.h>
 
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/processes/parallel.h"
 #include "explain/evaluate/incremental.h"
 #include "explain/plan/replay.h"
@@ -298,9 +298,7 @@ static void nd_trial_worker_end(struct nd_trial_worker *w)
     if (w->incremental.plan != NULL)
         nd_incremental_deinit(&w->incremental);
     nd_packed_deinit(&w->packed_input);
-    for (size_t s = 0; w->inputs != NULL && s < w->run.study->plan->n_steps; s++)
-        nd_array_deinit(&w->inputs[s]);
-    free(w->inputs);
+    ND_DEINIT_EACH(nd_array_deinit, w->inputs, w->run.study->plan->n_steps);
     nd_loss_run_deinit(&w->run);
     nd_rerun_deinit(&w->cut);
     ND_FREE_ALL(w->is_given, w->is_changed, w->is_real, w->given, w->replaced);

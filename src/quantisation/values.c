@@ -34,7 +34,7 @@ static inline double nearest(double x)
     return fabs(x) < 0x1p51 ? (x + shift) - shift : rint(x);
 }
 
-static inline double apply(const struct nd_fit *fit, double x)
+double nd_fit_apply(const struct nd_fit *fit, double x)
 {
     double qvalue = nearest(x / fit->scale) + fit->zero;
     qvalue = qvalue > fit->low_qvalue ? qvalue : fit->low_qvalue; /* NaN gives the least quantised value */
@@ -42,23 +42,18 @@ static inline double apply(const struct nd_fit *fit, double x)
     return (qvalue - fit->zero) * fit->scale;
 }
 
-double nd_fit_apply(const struct nd_fit *fit, double x)
-{
-    return apply(fit, x);
-}
-
 void nd_fit_apply_all(const struct nd_fit *fit, double *x, size_t n)
 {
     const struct nd_fit own = *fit;
     for (size_t i = 0; i < n; i++)
-        x[i] = apply(&own, x[i]);
+        x[i] = nd_fit_apply(&own, x[i]);
 }
 
 double nd_fit_error(const struct nd_fit *fit, const float *values, size_t n)
 {
     double sum = 0;
     for (size_t i = 0; i < n; i++) {
-        double d = apply(fit, (double)values[i]) - (double)values[i];
+        double d = nd_fit_apply(fit, (double)values[i]) - (double)values[i];
         sum += d * d;
     }
     return n > 0 ? sum / (double)n : 0;

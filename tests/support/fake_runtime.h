@@ -98,32 +98,10 @@ void nd_session_destroy(struct nd_runtime_session **session)
     *session = NULL;
 }
 
-size_t nd_session_n_inputs(const struct nd_runtime_session *session)
+struct nd_session_ends nd_session_ends(const struct nd_runtime_session *session)
 {
-    (void)session;
-    return 1;
-}
-
-const struct nd_session_io *nd_session_input(const struct nd_runtime_session *session, size_t i)
-{
-    (void)i;
-    return &session->input;
-}
-
-void nd_session_set_input_shape(struct nd_runtime_session *session, size_t i, const struct nd_shape *shape)
-{
-    (void)i;
-    session->input.shape = *shape;
-}
-
-size_t nd_session_n_outputs(const struct nd_runtime_session *session)
-{
-    return session->n_outputs;
-}
-
-const struct nd_session_io *nd_session_output(const struct nd_runtime_session *session, size_t i)
-{
-    return &session->outputs[i];
+    return (struct nd_session_ends){(struct nd_session_io *)(uintptr_t)&session->input, 1, session->outputs,
+                                    session->n_outputs};
 }
 
 enum nd_status nd_session_placement(const struct nd_runtime_session *session, struct nd_placement **out,

@@ -612,9 +612,9 @@ static enum nd_status keep_of_fetch(struct nd_fetch *fetch, uint64_t block, cons
     return ND_OK;
 }
 
-/* How many blocks from `first` on one request takes; those up to `end` are wanted. */
-static uint64_t blocks_to_fetch(struct nd_fetch *fetch, uint64_t first, uint64_t end)
+static enum nd_status fetch_blocks(struct nd_fetch *fetch, uint64_t first, uint64_t end, struct nd_error *err)
 {
+    /* How many blocks from `first` on one request takes; those up to `end` are wanted. */
     bool goes_on = first == fetch->next_block;
     fetch->n_ahead = !goes_on ? 1 : fetch->n_ahead < MAX_AHEAD_BLOCKS ? 2 * fetch->n_ahead : MAX_AHEAD_BLOCKS;
     uint64_t n_wanted = end - first > fetch->n_ahead ? end - first : fetch->n_ahead, n = 1;
@@ -622,12 +622,6 @@ static uint64_t blocks_to_fetch(struct nd_fetch *fetch, uint64_t first, uint64_t
         n_wanted = MAX_REQUEST_BLOCKS;
     while (n < n_wanted && first + n < n_blocks(fetch) && !is_kept(fetch, first + n))
         n++;
-    return n;
-}
-
-static enum nd_status fetch_blocks(struct nd_fetch *fetch, uint64_t first, uint64_t end, struct nd_error *err)
-{
-    uint64_t n = blocks_to_fetch(fetch, first, end);
     struct nd_fetch_range range = {.offset = first * BLOCK_BYTES, .buf = fetch->incoming};
     size_t n_got = 0;
     for (uint64_t i = 0; i < n; i++)

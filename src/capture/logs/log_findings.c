@@ -1,7 +1,7 @@
 /* Findings as values: lists, names of kinds, and the names of QNN's error codes (QnnCommon.h, QnnGraph.h,
  * QnnTensor.h, QnnBackend.h). */
 
-#include "core/memory.h"
+#include "core/items.h"
 #include "npudiff/capture/logs.h"
 
 enum { DEFAULT_MAX = 1000000 };
@@ -78,9 +78,7 @@ bool nd_log_findings_add(void *context, const struct nd_log_finding *finding)
 
 void nd_log_findings_deinit(struct nd_log_findings *findings)
 {
-    for (size_t i = 0; i < findings->n; i++)
-        finding_deinit(&findings->items[i]);
-    free(findings->items);
+    ND_DEINIT_EACH(finding_deinit, findings->items, findings->n);
     *findings = (struct nd_log_findings){0};
 }
 

@@ -241,19 +241,6 @@ static enum nd_status set_attr(struct nd_attr *attr, const char *group, const ch
     return ND_OK;
 }
 
-static enum nd_status set_state(struct nd_capture *capture, struct nd_error *err)
-{
-    const char *found = nd_capture_string(capture, "", "status");
-    for (int i = ND_CAPTURE_COMPLETE; found != NULL && i <= ND_CAPTURE_PARTIAL; i++)
-        if (strcmp(found, nd_capture_state_name((enum nd_capture_status)i)) == 0) {
-            capture->state = (enum nd_capture_status)i;
-            return ND_OK;
-        }
-    return nd_fail(err, ND_E_CAPTURE_SCHEMA, "/",
-                   "attribute 'status' is '%s' instead of complete, failed or partial",
-                   found != NULL ? found : "missing");
-}
-
 /* Three columns of as many lines, the last of numbers. */
 static enum nd_status check_truth(const struct nd_capture *capture, struct nd_error *err)
 {
@@ -295,7 +282,15 @@ static enum nd_status nd_capture_load_attrs(struct nd_capture *capture, struct n
     }
     if (nd_index_find(capture->index, "/truth") != NULL)
         ND_TRY(check_truth(capture, err));
-    return set_state(capture, err);
+    const char *found = nd_capture_string(capture, "", "status");
+    for (int i = ND_CAPTURE_COMPLETE; found != NULL && i <= ND_CAPTURE_PARTIAL; i++)
+        if (strcmp(found, nd_capture_state_name((enum nd_capture_status)i)) == 0) {
+            capture->state = (enum nd_capture_status)i;
+            return ND_OK;
+        }
+    return nd_fail(err, ND_E_CAPTURE_SCHEMA, "/",
+                   "attribute 'status' is '%s' instead of complete, failed or partial",
+                   found != NULL ? found : "missing");
 }
 
 static enum nd_status nd_capture_load_logs(struct nd_capture *capture, struct nd_error *err)

@@ -3,7 +3,7 @@
 
 #include "capture/read/capture_internal.h"
 #include "capture/read/schema.h"
-#include "core/memory.h"
+#include "core/items.h"
 
 /* Of tensors, nodes and findings, whose rows are larger in memory than in the file. Chosen. */
 enum { MAX_ROWS = 1000000 };
@@ -194,20 +194,15 @@ static enum nd_status set_tensor(struct nd_tensor *tensor, char **provider, stru
     return set_quant(tensor, row, scales, err);
 }
 
-static int compare_keys(const void *a, const void *b)
-{
-    return strcmp(((const struct nd_tensor_key *)a)->name, ((const struct nd_tensor_key *)b)->name);
-}
-
 static enum nd_status sort_keys(struct nd_capture *capture, struct nd_error *err)
 {
     capture->tensor_keys = nd_calloc(capture->n_tensors, sizeof *capture->tensor_keys);
     ND_TRY_MEMORY(capture->tensor_keys != NULL, err);
     for (size_t i = 0; i < capture->n_tensors; i++)
         capture->tensor_keys[i] = (struct nd_tensor_key){capture->tensors[i].name, i};
-    qsort(capture->tensor_keys, capture->n_tensors, sizeof *capture->tensor_keys, compare_keys);
+    qsort(capture->tensor_keys, capture->n_tensors, sizeof *capture->tensor_keys, nd_compare_texts);
     for (size_t i = 1; i < capture->n_tensors; i++)
-        if (compare_keys(&capture->tensor_keys[i - 1], &capture->tensor_keys[i]) == 0)
+        if (nd_compare_texts(&capture->tensor_keys[i - 1], &capture->tensor_keys[i]) == 0)
             return nd_fail(err, ND_E_CAPTURE_SCHEMA, "/edges/name", "two tensors are named '%s'",
                            capture->tensor_keys[i].name);
     return ND_OK;

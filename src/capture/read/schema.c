@@ -164,10 +164,9 @@ void nd_stored_table_deinit(const struct nd_stored_table *table, void *rows, siz
 enum nd_status nd_stored_table_visit(const struct nd_stored_table *table, void *rows, size_t n,
                                      nd_stored_visit *visit, void *context, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t c = 0; c < table->n_columns && status == ND_OK; c++) {
+    for (size_t c = 0; c < table->n_columns; c++) {
         const struct nd_column *column = &table->columns[c];
-        char *path = nd_name_path(table->path, column->name);
+        ND_FREED char *path = nd_name_path(table->path, column->name);
         ND_TRY_MEMORY(path != NULL, err);
         const struct nd_stored_column stored = {
             .table = table,
@@ -178,10 +177,9 @@ enum nd_status nd_stored_table_visit(const struct nd_stored_table *table, void *
             .cell_bytes = nd_dtype_size_bytes(column->dtype) * (column->width > 0 ? column->width : 1),
             .shape = {.rank = column->width > 0 ? 2 : 1, .dims = {(int64_t)n, (int64_t)column->width}},
         };
-        status = visit(context, &stored, err);
-        free(path);
+        ND_TRY(visit(context, &stored, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* ---- what the index takes ---- */

@@ -81,15 +81,6 @@ static enum nd_status split_chipsets(const char *text, struct work *work, struct
     return ND_OK;
 }
 
-static void close_all(struct work *work)
-{
-    nd_alignment_destroy(&work->alignment);
-    cli_probes_deinit(&work->fit);
-    free(work->chipsets);
-    free(work->chipset_names);
-    cli_work_close(&work->run);
-}
-
 /* ---- the command ---- */
 
 static void fill_options(const struct values *values, const struct work *work, struct nd_align_options *options)
@@ -180,7 +171,11 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     if (status == ND_OK && values->fit.n > 0)
         status = cli_probes_make(work.run.model, &values->fit, values->load.allow_nonfinite, &work.fit, &err);
     int exit_code = status == ND_OK ? align(values, &work) : cli_report_error(&err);
-    close_all(&work);
+    nd_alignment_destroy(&work.alignment);
+    cli_probes_deinit(&work.fit);
+    free(work.chipsets);
+    free(work.chipset_names);
+    cli_work_close(&work.run);
     cli_signals_end_if_came(); /* only now that everything is cleaned up */
     return exit_code;
 }

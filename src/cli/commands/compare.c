@@ -326,8 +326,7 @@ static json_t *rows_that_change_bits(const json_t *rows, const struct nd_config_
 {
     json_t *chosen = json_array(), *row;
     size_t i;
-    json_array_foreach(rows, i, row)
-    {
+    json_array_foreach(rows, i, row) {
         if (diff->n_bits == 0 || diff->changes[i].effect == ND_CONFIG_BITS)
             json_array_append(chosen, row);
     }

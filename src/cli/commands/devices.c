@@ -158,8 +158,7 @@ static void say_runners(struct nd_report_screen *screen, const json_t *runners)
     const json_t *runner;
     char names[200] = "";
     size_t used = 0;
-    json_array_foreach(runners, i, runner)
-    {
+    json_array_foreach(runners, i, runner) {
         const char *reason = cli_text_of(runner, "reason");
         if (reason[0] != '\0')
             nd_report_screen_put(screen, "Runner %s cannot be used: %s\n", cli_text_of(runner, "device"),
@@ -180,8 +179,7 @@ static void say_phones(struct nd_report_screen *screen, const json_t *phones, co
         nd_report_screen_put(screen, "Phones: %s\n", trouble->message);
     else if (json_array_size(phones) == 0)
         nd_report_screen_put(screen, "Phones: none is attached\n");
-    json_array_foreach(phones, i, phone)
-    {
+    json_array_foreach(phones, i, phone) {
         const char *reason = cli_text_of(phone, "reason");
         nd_report_screen_put(screen, "Phone: %s, %s, chipset %s%s%s\n", cli_text_of(phone, "device"),
                              cli_text_of(phone, "model"), cli_text_of(phone, "soc"),
@@ -197,8 +195,7 @@ static int print_brief(const json_t *root, const struct nd_error *phone_trouble,
     struct nd_report_screen *screen = nd_report_screen_create(cli_text_width(0));
     char names[128] = "";
     size_t used = 0, i;
-    json_array_foreach(chipsets, i, chipset)
-    {
+    json_array_foreach(chipsets, i, chipset) {
         const char *alias = cli_text_of(chipset, "alias");
         if (alias[0] != '\0' && used + strlen(alias) + 3 < sizeof names)
             used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used > 0 ? ", " : "", alias);

@@ -164,13 +164,11 @@ static void print_group(const char *group, const json_t *members)
     json_t *value;
     int width = 20;
     printf("%s\n", group);
-    json_object_foreach((json_t *)(uintptr_t)members, key, value)
-    {
+    json_object_foreach((json_t *)(uintptr_t)members, key, value) {
         if ((int)strlen(key) > width && strlen(key) < 40)
             width = (int)strlen(key);
     }
-    json_object_foreach((json_t *)(uintptr_t)members, key, value)
-    {
+    json_object_foreach((json_t *)(uintptr_t)members, key, value) {
         if (strcmp(group, "runtime") == 0 &&
             (strcmp(key, "left_out") == 0 || strcmp(key, "untouched_differs") == 0 ||
              strcmp(key, "not_known") == 0))
@@ -201,8 +199,7 @@ static void print_findings(const json_t *findings)
 {
     size_t n_failures = 0, i;
     json_t *finding;
-    json_array_foreach(findings, i, finding)
-    {
+    json_array_foreach(findings, i, finding) {
         if (strcmp(json_string_value(json_object_get(finding, "severity")), "failure") != 0)
             continue;
         if (n_failures++ == 0)
@@ -221,8 +218,7 @@ static void print_groups(const json_t *info)
     json_t *members, *count;
     printf("%s: %s\n", json_string_value(json_object_get(info, "path")),
            json_string_value(json_object_get(info, "status")));
-    json_object_foreach(json_object_get(info, "attributes"), group, members)
-    {
+    json_object_foreach(json_object_get(info, "attributes"), group, members) {
         if (strcmp(group, "truth") == 0)
             print_truth(members);
         else
@@ -317,8 +313,7 @@ static void say_nodes(struct nd_report_screen *screen, const json_t *info)
     size_t used = 0;
     const char *provider;
     json_t *count;
-    json_object_foreach(json_object_get(info, "placement"), provider, count)
-    {
+    json_object_foreach(json_object_get(info, "placement"), provider, count) {
         int n = snprintf(text + used, sizeof text - used, ", %" JSON_INTEGER_FORMAT " on %s",
                          json_integer_value(count), provider);
         used += n > 0 && used + (size_t)n < sizeof text ? (size_t)n : 0;
@@ -340,8 +335,7 @@ static void say_tensors(struct nd_report_screen *screen, const json_t *info)
     nd_report_screen_put(screen, "model: %s, %" JSON_INTEGER_FORMAT " tensors recorded%s%s%s\n",
                          attribute(info, "model", "file"), json_integer_value(json_object_get(info, "tensors")),
                          more, binary[0] != '\0' ? ", a binary for " : "", binary);
-    json_array_foreach(rows, i, row)
-    {
+    json_array_foreach(rows, i, row) {
         if (i < MOST)
             nd_report_screen_put(screen, "  left out: '%s': %s\n", cli_text_of(row, "tensor"),
                                  cli_text_of(row, "reason"));
@@ -349,16 +343,14 @@ static void say_tensors(struct nd_report_screen *screen, const json_t *info)
     if (n > MOST)
         nd_report_screen_put(screen, "  and %zu more, which -v lists\n", n - MOST);
     rows = json_object_get(info, "not_known");
-    json_array_foreach(rows, i, row)
-    {
+    json_array_foreach(rows, i, row) {
         if (i < MOST)
             nd_report_screen_put(screen, "  not known: '%s': %s\n", cli_text_of(row, "tensor"),
                                  cli_text_of(row, "reason"));
     }
     if (json_array_size(rows) > MOST)
         nd_report_screen_put(screen, "  and %zu more, which -v lists\n", json_array_size(rows) - MOST);
-    json_array_foreach(json_object_get(info, "untouched_differs"), i, row)
-    {
+    json_array_foreach(json_object_get(info, "untouched_differs"), i, row) {
         if (i < MOST)
             nd_report_screen_put(screen, "  recording changes '%s': without it, %s\n",
                                  cli_text_of(row, "tensor"), cli_text_of(row, "differs"));
@@ -371,8 +363,7 @@ static void say_findings(struct nd_report_screen *screen, const json_t *findings
     enum { MOST = 3 };
     size_t n = 0, i;
     const json_t *finding;
-    json_array_foreach(findings, i, finding)
-    {
+    json_array_foreach(findings, i, finding) {
         if (strcmp(cli_text_of(finding, "severity"), "failure") != 0)
             continue;
         if (n++ == 0)
@@ -523,8 +514,7 @@ static void add_texts(json_t *rows)
 {
     size_t i;
     json_t *row;
-    json_array_foreach(rows, i, row)
-    {
+    json_array_foreach(rows, i, row) {
         const json_t *list = json_object_get(row, "scale"), *zeros = json_object_get(row, "zero_point");
         bool is_one = json_array_size(list) == 1;
         json_object_set_new(row, "scale_text",
@@ -538,8 +528,7 @@ static size_t count_quantised(const json_t *rows)
 {
     size_t n = 0, i;
     const json_t *row;
-    json_array_foreach(rows, i, row)
-    {
+    json_array_foreach(rows, i, row) {
         n += json_array_size(json_object_get(row, "scale")) > 0;
     }
     return n;

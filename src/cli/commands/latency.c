@@ -25,21 +25,6 @@ struct entries {
     size_t n;
 };
 
-static struct nd_latency_options make_options(const struct values *values)
-{
-    struct nd_latency_options options;
-    nd_latency_options_init(&options);
-    if (values->warm_up.is_given)
-        options.n_warm_up = (size_t)values->warm_up.value;
-    if (values->min_runs > 0)
-        options.min_runs = values->min_runs;
-    if (values->healthy_cv > 0)
-        options.healthy_cv = values->healthy_cv;
-    if (values->suspect_cv > 0)
-        options.suspect_cv = values->suspect_cv;
-    return options;
-}
-
 /* By what it starts with; what only calls itself a capture is opened as one too, for the better message. */
 static bool is_capture(const char *path)
 {
@@ -193,7 +178,16 @@ static int report(const struct values *values, const struct entries *entries,
 static int run(const void *context, const char *const *operands, size_t n_operands)
 {
     const struct values *values = context;
-    struct nd_latency_options options = make_options(values);
+    struct nd_latency_options options;
+    nd_latency_options_init(&options);
+    if (values->warm_up.is_given)
+        options.n_warm_up = (size_t)values->warm_up.value;
+    if (values->min_runs > 0)
+        options.min_runs = values->min_runs;
+    if (values->healthy_cv > 0)
+        options.healthy_cv = values->healthy_cv;
+    if (values->suspect_cv > 0)
+        options.suspect_cv = values->suspect_cv;
     struct entries entries = {0};
     int exit_code = 0;
     if (options.suspect_cv < options.healthy_cv)

@@ -50,8 +50,7 @@ static void say_logs(struct nd_report_screen *screen, const json_t *logs, size_t
     size_t n = json_array_size(logs), used = 0, i;
     char names[256] = "";
     const json_t *log;
-    json_array_foreach(logs, i, log)
-    {
+    json_array_foreach(logs, i, log) {
         const char *name = cli_file_name(cli_text_of(log, "log"));
         int n_chars =
             i < MOST ? snprintf(names + used, sizeof names - used, "%s%s", i > 0 ? ", " : "", name) : 0;
@@ -88,8 +87,7 @@ static void say_verdict(struct nd_report_screen *screen, const struct reading *r
     char text[128];
     const char *fallback = fallback_text(verdict, text);
     const json_t *log;
-    json_array_foreach(reading->logs, i, log)
-    {
+    json_array_foreach(reading->logs, i, log) {
         n_lines += (size_t)json_integer_value(json_object_get(log, "lines"));
     }
     if (verdict->outcome == ND_LOG_FAILED)
@@ -123,8 +121,7 @@ static void say_roots(struct nd_report_screen *screen, const json_t *cascade)
     enum { MOST = 3 };
     size_t i, n = 0;
     const json_t *failure;
-    json_array_foreach(json_object_get(cascade, "failures"), i, failure)
-    {
+    json_array_foreach(json_object_get(cascade, "failures"), i, failure) {
         const char *node = cli_text_of(failure, "node"), *log_node = cli_text_of(failure, "log_node");
         const char *name = *node != '\0' ? node : log_node;
         json_int_t n_followers = json_integer_value(json_object_get(failure, "followers"));
@@ -234,8 +231,7 @@ static void logs_print_cascade(const json_t *cascade)
     if (json_array_size(failures) == 0)
         return;
     printf("\noperators that could not be constructed: %zu\n", json_array_size(failures));
-    json_array_foreach(failures, i, failure)
-    {
+    json_array_foreach(failures, i, failure) {
         const char *role = json_string_value(json_object_get(failure, "role"));
         const char *node = json_string_value(json_object_get(failure, "node"));
         const char *log_node = json_string_value(json_object_get(failure, "log_node"));
@@ -499,8 +495,7 @@ static void print_summary(const struct reading *reading)
     size_t i;
     json_t *log, *count;
     const char *kind;
-    json_array_foreach(reading->logs, i, log)
-    {
+    json_array_foreach(reading->logs, i, log) {
         const char *encoding = json_string_value(json_object_get(log, "encoding"));
         printf("%s: %" JSON_INTEGER_FORMAT " lines", json_string_value(json_object_get(log, "log")),
                json_integer_value(json_object_get(log, "lines")));

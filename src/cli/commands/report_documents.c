@@ -346,19 +346,16 @@ static enum nd_status gather(const json_t *campaign, const json_t *model, struct
     captures->paths = calloc(json_array_size(devices) + json_array_size(references) + 2, sizeof(char *));
     if (captures->paths == NULL)
         return cli_memory_error(err);
-    json_array_foreach(references, i, one)
-    {
+    json_array_foreach(references, i, one) {
         if (status == ND_OK && strcmp(cli_text_of(one, "reference"), reference) == 0)
             status = add_capture(captures, cli_text_of(one, "capture"), err);
     }
-    json_array_foreach(devices, i, one)
-    {
+    json_array_foreach(devices, i, one) {
         if (status == ND_OK && strcmp(cli_text_of(one, "device"), reference) == 0)
             status = add_capture(captures, cli_text_of(one, "capture"), err);
     }
     bool has_reference = captures->n > 0;
-    json_array_foreach(devices, i, one)
-    {
+    json_array_foreach(devices, i, one) {
         if (status == ND_OK && has_reference)
             status = add_capture(captures, cli_text_of(one, "capture"), err);
     }
@@ -438,8 +435,7 @@ enum nd_status report_documents_of_campaign(struct report_documents *documents, 
     json_t *campaign = json_loads(documents->texts[at], 0, &problem), *model;
     if (campaign == NULL && json_error_code(&problem) == json_error_out_of_memory)
         status = cli_memory_error(err); /* what is no JSON the report refuses itself */
-    json_array_foreach(json_object_get(campaign, "models"), i, model)
-    {
+    json_array_foreach(json_object_get(campaign, "models"), i, model) {
         if (status == ND_OK)
             status = add_model(documents, folder, campaign, model, sources, err);
     }

@@ -36,8 +36,7 @@ static json_t *joined(const json_t *words, const char *separator)
     char text[256] = "";
     const json_t *word;
     size_t i, n = 0;
-    json_array_foreach(words, i, word)
-    {
+    json_array_foreach(words, i, word) {
         int added =
             snprintf(text + n, sizeof text - n, "%s%s", i > 0 ? separator : "", json_string_value(word));
         if (added < 0 || (size_t)added >= sizeof text - n)
@@ -87,8 +86,7 @@ static int print_list(json_t *rows, const char *folder)
     json_t *there = json_array(), *row;
     char missing[256] = "";
     size_t used = 0, n_installed = 0, i;
-    json_array_foreach(rows, i, row)
-    {
+    json_array_foreach(rows, i, row) {
         n_installed += json_is_true(json_object_get(row, "installed"));
         if (strncmp(cli_text_of(row, "state"), "not installed", 13) != 0)
             json_array_append(there, row);
@@ -138,8 +136,7 @@ static void print_added(const json_t *report)
 {
     const json_t *added = json_object_get(report, "added"), *row, *notes = json_object_get(report, "notes");
     size_t i;
-    json_array_foreach(added, i, row)
-    {
+    json_array_foreach(added, i, row) {
         json_t *uses = joined(json_object_get(row, "uses"), ", "),
                *archs = joined(json_object_get(row, "archs"), " ");
         const char *build = cli_text_of(row, "build_id");
@@ -155,8 +152,7 @@ static void print_added(const json_t *report)
         json_decref(uses);
         json_decref(archs);
     }
-    json_array_foreach(notes, i, row)
-    {
+    json_array_foreach(notes, i, row) {
         fprintf(stderr, "npudiff: %s\n", json_string_value(row));
     }
 }
@@ -198,8 +194,7 @@ static int run_remove(const struct values *values, const char *id)
         return ND_EXIT_TROUBLE;
     if (values->json)
         return cli_print_rows(ND_DOCUMENT_RUNTIMES_REMOVED, "removed", removed, NULL, true);
-    json_array_foreach(removed, i, folder)
-    {
+    json_array_foreach(removed, i, folder) {
         printf("removed %s\n", json_string_value(folder));
     }
     json_decref(removed);
@@ -220,8 +215,7 @@ static void print_chipsets(const json_t *chipsets)
             const char *reason = "";
             size_t n = 0;
             snprintf(name, sizeof name, "v%d", arch);
-            json_array_foreach(chipsets, i, row)
-            {
+            json_array_foreach(chipsets, i, row) {
                 if (strcmp(cli_text_of(row, "arch"), name) != 0 ||
                     strcmp(cli_text_of(row, "state"), states[s]) != 0)
                     continue;
@@ -244,8 +238,7 @@ static void print_checked(const json_t *row)
            *uses = joined(json_object_get(row, "uses"), ", ");
     size_t i;
     printf("%s for %s: %s\n", cli_text_of(row, "runtime"), cli_text_of(row, "abi"), cli_text_of(row, "state"));
-    json_array_foreach(problems, i, item)
-    {
+    json_array_foreach(problems, i, item) {
         printf("  problem: %s\n", json_string_value(item));
     }
     printf("  ONNX Runtime %s, onnxruntime-qnn %s%s%s\n", cli_text_of(row, "onnxruntime"),
@@ -289,8 +282,7 @@ static int run_check(const struct values *values, const char *id)
     if (values->json) {
         cli_print_json(ND_DOCUMENT_RUNTIMES_CHECK, report);
     } else {
-        json_array_foreach(json_object_get(report, "runtimes"), i, row)
-        {
+        json_array_foreach(json_object_get(report, "runtimes"), i, row) {
             print_checked(row);
         }
     }

@@ -254,8 +254,7 @@ static json_t *rows_bad_first(const json_t *rows)
     json_t *sorted = json_array(), *row;
     size_t i;
     for (int wanted = -1; wanted < N_LAST; wanted++) {
-        json_array_foreach(rows, i, row)
-        {
+        json_array_foreach(rows, i, row) {
             int rank = N_LAST - 1;
             while (rank >= 0 && strcmp(cli_text_of(row, "verdict"), last[rank]) != 0)
                 rank--;
@@ -270,7 +269,8 @@ static size_t count_verdict(const json_t *rows, const char *verdict)
 {
     size_t n = 0, i;
     const json_t *row;
-    json_array_foreach(rows, i, row) n += strcmp(cli_text_of(row, "verdict"), verdict) == 0;
+    json_array_foreach(rows, i, row)
+        n += strcmp(cli_text_of(row, "verdict"), verdict) == 0;
     return n;
 }
 
@@ -338,8 +338,7 @@ static void put_checks(struct nd_report_screen *screen, const json_t *rows, bool
     if (!is_paranoid && count_verdict(rows, NOT_READ) < json_array_size(rows))
         nd_report_screen_put(
             screen, "\nChecked: every value against its digest, all else against the content digest.\n");
-    json_array_foreach(rows, i, row)
-    {
+    json_array_foreach(rows, i, row) {
         const json_t *checks = json_object_get(row, "checks");
         if (checks == NULL)
             continue;

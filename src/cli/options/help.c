@@ -170,15 +170,6 @@ static const struct cli_option *find_name(const struct cli_command *command, con
     return NULL;
 }
 
-static const struct cli_option *find_long(const struct cli_command *command, const char *name, size_t length)
-{
-    const struct cli_option *found = find_name(command, name, length);
-    for (size_t i = 0; found == NULL && i < sizeof renamed / sizeof renamed[0]; i++)
-        if (strlen(renamed[i].old) == length && strncmp(renamed[i].old, name, length) == 0)
-            found = find_name(command, renamed[i].now, strlen(renamed[i].now));
-    return found;
-}
-
 static const struct cli_option *find_letter(const struct cli_command *command, char letter)
 {
     for (const struct cli_option *option = command->options; option->name != NULL; option++)
@@ -371,7 +362,10 @@ static void refuse_name(const struct cli_command *command, const char *word, siz
 static bool parse_long(struct parse *parse, const char *word)
 {
     size_t length = strcspn(word, "=");
-    const struct cli_option *option = find_long(parse->command, word, length);
+    const struct cli_option *option = find_name(parse->command, word, length);
+    for (size_t i = 0; option == NULL && i < sizeof renamed / sizeof renamed[0]; i++)
+        if (strlen(renamed[i].old) == length && strncmp(renamed[i].old, word, length) == 0)
+            option = find_name(parse->command, renamed[i].now, strlen(renamed[i].now));
     if (option == NULL) {
         refuse_name(parse->command, word, length);
         return false;

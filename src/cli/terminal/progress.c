@@ -183,13 +183,6 @@ static double now_s(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* A terminal that can move its cursor. */
-static bool has_terminal(void)
-{
-    const char *kind = getenv("TERM");
-    return isatty(STDERR_FILENO) == 1 && (kind == NULL || strcmp(kind, "dumb") != 0);
-}
-
 static void *tick(void *context);
 
 /* Signals are for the other threads. Without a thread a stage is shown when it tells how far it is. */
@@ -224,7 +217,9 @@ struct cli_progress *cli_progress_create(size_t n_devices, double delay_s, bool 
         return NULL;
     }
     pthread_mutex_init(&progress->lock, NULL);
-    progress->is_terminal = has_terminal();
+    /* A terminal that can move its cursor. */
+    const char *kind = getenv("TERM");
+    progress->is_terminal = isatty(STDERR_FILENO) == 1 && (kind == NULL || strcmp(kind, "dumb") != 0);
     progress->is_quiet = is_quiet;
     progress->begin_s = now_s();
     progress->delay_s = delay_s;

@@ -8,7 +8,7 @@
 
 #include "arithmetic/operators/array.h"
 #include "core/files/file.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/text/strbuf.h"
 #include "npudiff/core/parse.h"
 
@@ -308,12 +308,6 @@ static enum nd_status add_library(const struct nd_capture *capture, const struct
     return nd_config_add(list, nd_config_join("library.", "", nd_path_base(attr->string)), nd_strdup(id), err);
 }
 
-static int by_key(const void *a, const void *b)
-{
-    const struct nd_config_item *x = a, *y = b;
-    return strcmp(x->key, y->key);
-}
-
 enum nd_status nd_config_of_capture(const struct nd_capture *capture, struct nd_config *out,
                                     struct nd_error *err)
 {
@@ -337,7 +331,7 @@ enum nd_status nd_config_of_capture(const struct nd_capture *capture, struct nd_
         return status;
     }
     if (config.n > 0)
-        qsort(config.items, config.n, sizeof *config.items, by_key);
+        qsort(config.items, config.n, sizeof *config.items, nd_compare_texts);
     *out = config;
     return ND_OK;
 }
@@ -450,8 +444,7 @@ static enum nd_status flatten_object(struct nd_config_list *list, const char *pr
     const char *key;
     json_t *value;
     enum nd_status status = ND_OK;
-    json_object_foreach((json_t *)(uintptr_t)object, key, value)
-    {
+    json_object_foreach((json_t *)(uintptr_t)object, key, value) {
         bool is_old = strcmp(key, "graphs") == 0 && json_is_object(value);
         char *name = nd_config_join(prefix, ".", is_old ? "graphs[0]" : key);
         status = name != NULL ? flatten(list, name, value, err) : nd_fail_memory(err);
@@ -475,8 +468,7 @@ static enum nd_status flatten(struct nd_config_list *list, const char *prefix, c
                                            : json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
         return nd_config_add(list, nd_strdup(prefix), text, err);
     }
-    json_array_foreach(value, i, item)
-    {
+    json_array_foreach(value, i, item) {
         char index[32];
         snprintf(index, sizeof index, "[%zu]", i);
         char *name = nd_config_join(prefix, "", index);

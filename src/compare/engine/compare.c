@@ -216,20 +216,13 @@ const char *nd_verdict_name(enum nd_verdict verdict)
 
 enum nd_exit nd_verdict_exit_code(enum nd_verdict verdict)
 {
-    switch (verdict) {
-    case ND_VERDICT_SAME:
-    case ND_VERDICT_WITHIN:
-        return ND_EXIT_SAME;
-    case ND_VERDICT_DIFFERS:
-        return ND_EXIT_DIFFERS;
-    case ND_VERDICT_INCONCLUSIVE:
-        return ND_EXIT_INCONCLUSIVE;
-    case ND_VERDICT_NOT_COMPARABLE:
-        return ND_EXIT_NOT_COMPARABLE;
-    case ND_VERDICT_FAILED:
-        return ND_EXIT_DEVICE_FAILED;
-    }
-    return ND_EXIT_TROUBLE;
+    static const enum nd_exit codes[] = {[ND_VERDICT_SAME] = ND_EXIT_SAME,
+                                         [ND_VERDICT_WITHIN] = ND_EXIT_SAME,
+                                         [ND_VERDICT_INCONCLUSIVE] = ND_EXIT_INCONCLUSIVE,
+                                         [ND_VERDICT_DIFFERS] = ND_EXIT_DIFFERS,
+                                         [ND_VERDICT_NOT_COMPARABLE] = ND_EXIT_NOT_COMPARABLE,
+                                         [ND_VERDICT_FAILED] = ND_EXIT_DEVICE_FAILED};
+    return (size_t)verdict < sizeof codes / sizeof codes[0] ? codes[verdict] : ND_EXIT_TROUBLE;
 }
 
 enum nd_verdict nd_verdict_worse(enum nd_verdict a, enum nd_verdict b)
@@ -510,19 +503,6 @@ static enum nd_status compare_channels(const struct nd_aligned_captures *alignme
 
 /* ---- a comparison as a whole ---- */
 
-static void note_options(const struct nd_compare_options *options, struct nd_comparison *comparison)
-{
-    comparison->struct_size = sizeof *comparison;
-    comparison->has_gates = nd_gates_any(options->gates);
-    comparison->ulp_in = options->ulp_in;
-    comparison->n_worst = options->n_worst;
-    comparison->per_channel = options->per_channel;
-    comparison->channel_axis = options->channel_axis;
-    comparison->cut = options->cut;
-    comparison->part = options->part;
-    comparison->n_parts = options->n_parts;
-}
-
 /* Everything that needs the values of tensors. */
 static enum nd_status compare_values(const struct nd_aligned_captures *alignment,
                                      const struct nd_compare_options *options, struct nd_comparison *comparison,
@@ -551,7 +531,15 @@ enum nd_status nd_compare_captures(const struct nd_capture *const *captures, siz
     ND_TRY(check_options(options, n, err));
     ND_CLEANUP(nd_comparison_destroy) struct nd_comparison *comparison = nd_calloc(1, sizeof *comparison);
     ND_TRY_MEMORY(comparison != NULL, err);
-    note_options(options, comparison);
+    comparison->struct_size = sizeof *comparison;
+    comparison->has_gates = nd_gates_any(options->gates);
+    comparison->ulp_in = options->ulp_in;
+    comparison->n_worst = options->n_worst;
+    comparison->per_channel = options->per_channel;
+    comparison->channel_axis = options->channel_axis;
+    comparison->cut = options->cut;
+    comparison->part = options->part;
+    comparison->n_parts = options->n_parts;
     ND_TRY(nd_matching_make(captures, n, options->allow_different_models, &alignment,
                             &comparison->different_models, err));
     for (size_t c = 0; c < n && !options->trust_digests; c++)
@@ -604,16 +592,6 @@ static enum nd_verdict judge_values(const struct nd_compared_pair *pair, bool is
     if (!d->has_values)
         return is_bitwise && !d->is_mixed ? ND_VERDICT_DIFFERS : ND_VERDICT_NOT_COMPARABLE;
     return d->n_failing > 0 ? ND_VERDICT_DIFFERS : ND_VERDICT_WITHIN;
-}
-
-/* Section 19. A sample that is NaN on both sides was not compared: it may hide any difference. */
-static enum nd_verdict judge_pair(const struct nd_compared_pair *pair, bool is_bitwise)
-{
-    enum nd_verdict verdict = judge_values(pair, is_bitwise);
-    if (pair->within_noise && pair->label == NULL && verdict == ND_VERDICT_DIFFERS)
-        verdict = ND_VERDICT_INCONCLUSIVE;
-    bool is_uncompared = pair->total.difference.numbers.n_samples_both_nan > 0;
-    return is_uncompared ? nd_verdict_worse(verdict, ND_VERDICT_INCONCLUSIVE) : verdict;
 }
 
 /* Section 16. */
@@ -676,7 +654,12 @@ static enum nd_status judge_tensor(struct nd_comparison *comparison, size_t e, c
         choose_signal(pair, comparison->n_probes);
         pair->is_unrecorded_input = tensor->is_model_input &&
                                     (!tensor->devices[pair->ref].exists || !tensor->devices[pair->test].exists);
-        pair->verdict = judge_pair(pair, gate.bitwise);
+        /* Section 19. A sample that is NaN on both sides was not compared: it may hide any difference. */
+        enum nd_verdict verdict = judge_values(pair, gate.bitwise);
+        if (pair->within_noise && pair->label == NULL && verdict == ND_VERDICT_DIFFERS)
+            verdict = ND_VERDICT_INCONCLUSIVE;
+        bool is_uncompared = pair->total.difference.numbers.n_samples_both_nan > 0;
+        pair->verdict = is_uncompared ? nd_verdict_worse(verdict, ND_VERDICT_INCONCLUSIVE) : verdict;
     }
     return status;
 }

@@ -8,7 +8,7 @@
 #include "compare/engine/engine.h"
 #include "compare/metrics/states.h"
 #include "core/documents/json_out.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/processes/parallel.h"
 
 /* From the states of jobs to the results of tensors. docs/reference/metrics.md#elements, #accounting,
@@ -290,20 +290,19 @@ static enum nd_status nd_delivery_init(struct nd_delivery *delivery, struct nd_c
     ND_TRY_MEMORY(delivery->tensors != NULL, err);
     for (size_t i = 0; i < n_jobs; i++)
         delivery->tensors[jobs[i]->tensor].n_jobs_left++;
-    enum nd_status status = ND_OK;
     for (size_t e = 0; e < comparison->n_tensors; e++) {
         const struct nd_compared_tensor *tensor = &comparison->tensors[e];
         size_t n_elems;
         if (!tensor->is_model_output || tensor->shape.rank < 1 ||
             nd_shape_n_elems(&tensor->shape, &n_elems, NULL) != ND_OK || n_elems < 2)
             continue;
-        for (size_t p = 0; p < comparison->n_probes && status == ND_OK; p++) {
+        for (size_t p = 0; p < comparison->n_probes; p++) {
             size_t first, end;
             nd_cut_samples(delivery->alignment, p, delivery->options, &first, &end);
-            status = nd_output_rows_add(&delivery->rows, e, p, first, end, err);
+            ND_TRY(nd_output_rows_add(&delivery->rows, e, p, first, end, err));
         }
     }
-    return status;
+    return ND_OK;
 }
 
 static void free_totals(struct nd_tensor_work *work, size_t n_pairs)
@@ -312,14 +311,6 @@ static void free_totals(struct nd_tensor_work *work, size_t n_pairs)
         nd_pair_state_destroy(&work->totals[p]);
     ND_FREE_ALL(work->totals, work->contexts);
     *work = (struct nd_tensor_work){0};
-}
-
-static void nd_delivery_deinit(struct nd_delivery *delivery)
-{
-    for (size_t e = 0; delivery->tensors != NULL && e < delivery->comparison->n_tensors; e++)
-        free_totals(&delivery->tensors[e], delivery->comparison->n_pairs);
-    free(delivery->tensors);
-    nd_output_rows_deinit(&delivery->rows);
 }
 
 /* What the workers found, into the state that knows the samples. */
@@ -434,20 +425,6 @@ static enum nd_status nd_deliver_check(const struct nd_compare_job *job, struct 
     return ND_OK;
 }
 
-static enum nd_status add_total(struct nd_tensor_work *work, size_t n_pairs, size_t p,
-                                const struct nd_compare_job_pair *pair, struct nd_error *err)
-{
-    if (work->totals == NULL) {
-        work->totals = nd_calloc(n_pairs, sizeof *work->totals);
-        work->contexts = nd_calloc(n_pairs, sizeof *work->contexts);
-    }
-    ND_TRY_MEMORY(work->totals != NULL && work->contexts != NULL, err);
-    work->contexts[p] = &pair->context;
-    if (work->totals[p] == NULL && (work->totals[p] = nd_pair_state_create(&pair->context, err)) == NULL)
-        return ND_ERR_MEMORY;
-    return nd_pair_state_merge(work->totals[p], pair->state, err);
-}
-
 static enum nd_status deliver_pair(struct nd_delivery *delivery, struct nd_compare_job *job, size_t p,
                                    struct nd_error *err)
 {
@@ -459,7 +436,16 @@ static enum nd_status deliver_pair(struct nd_delivery *delivery, struct nd_compa
         ND_TRY_MEMORY(part->state != NULL, err);
     }
     ND_TRY(nd_pair_state_finish(pair->state, &pair->context, &part->difference, err));
-    return add_total(&delivery->tensors[job->tensor], comparison->n_pairs, p, pair, err);
+    struct nd_tensor_work *work = &delivery->tensors[job->tensor];
+    if (work->totals == NULL) {
+        work->totals = nd_calloc(comparison->n_pairs, sizeof *work->totals);
+        work->contexts = nd_calloc(comparison->n_pairs, sizeof *work->contexts);
+    }
+    ND_TRY_MEMORY(work->totals != NULL && work->contexts != NULL, err);
+    work->contexts[p] = &pair->context;
+    if (work->totals[p] == NULL && (work->totals[p] = nd_pair_state_create(&pair->context, err)) == NULL)
+        return ND_ERR_MEMORY;
+    return nd_pair_state_merge(work->totals[p], pair->state, err);
 }
 
 static enum nd_status finish_tensor(struct nd_delivery *delivery, size_t e, struct nd_error *err)
@@ -706,10 +692,12 @@ enum nd_status nd_engine_run(const struct nd_aligned_captures *alignment,
         status = nd_accuracy_count(alignment, &engine.delivery.rows, comparison, err);
     if (status == ND_OK && options->merge != NULL)
         status = nd_parts_load_top1(options->merge, comparison, err);
-    nd_delivery_deinit(&engine.delivery);
-    for (size_t w = 0; engine.workers != NULL && w < engine.n_workers; w++)
-        nd_worker_destroy(&engine.workers[w]);
-    free(engine.workers);
+    struct nd_delivery *delivery = &engine.delivery;
+    for (size_t e = 0; delivery->tensors != NULL && e < delivery->comparison->n_tensors; e++)
+        free_totals(&delivery->tensors[e], delivery->comparison->n_pairs);
+    free(delivery->tensors);
+    nd_output_rows_deinit(&delivery->rows);
+    ND_DEINIT_EACH(nd_worker_destroy, engine.workers, engine.n_workers);
     for (size_t i = 0; i < engine.n_jobs; i++)
         nd_job_destroy(&engine.jobs[i]);
     ND_FREE_ALL(engine.jobs, engine.first_tile);

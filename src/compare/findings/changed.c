@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "compare/findings/top1_classes.h"
-#include "core/memory.h"
+#include "core/items.h"
 
 /* Of one read of a capture: enough that whole chunks are decoded, and little beside what a comparison needs. */
 enum { READ_BYTES = 32 << 20 };
@@ -160,20 +160,6 @@ static enum nd_status keep_some(const struct look *look, size_t n_max, struct nd
     return ND_OK;
 }
 
-/* The comparison has seen that no two captures contradict each other, and that every sample has a label. */
-static const int64_t *find_labels(const struct look *look)
-{
-    const struct nd_capture_probe *best = NULL;
-    for (size_t d = 0; look->row->has_labels && d < look->comparison->n_devices; d++) {
-        const struct side *side = &look->sides[d];
-        const struct nd_capture_probe *probe =
-            side->capture != NULL ? nd_capture_probe(side->capture, side->probe) : NULL;
-        if (probe != NULL && probe->labels != NULL && (best == NULL || probe->n_samples > best->n_samples))
-            best = probe;
-    }
-    return best != NULL && best->n_samples >= look->sides[0].n_samples ? best->labels : NULL;
-}
-
 static enum nd_status look_at_row(struct look *look, const struct nd_capture *const *captures, size_t n_max,
                                   struct nd_error *err)
 {
@@ -185,13 +171,21 @@ static enum nd_status look_at_row(struct look *look, const struct nd_capture *co
         status = open_side(look, captures[d], d, &look->sides[d], err);
     const struct side *ref = &look->sides[0];
     if (status == ND_OK && ref->capture != NULL && ref->classes != NULL) {
-        look->labels = find_labels(look);
+        /* The comparison has seen that no two captures contradict each other, and that every sample has a
+         * label. */
+        const struct nd_capture_probe *best = NULL;
+        for (size_t d = 0; look->row->has_labels && d < look->comparison->n_devices; d++) {
+            const struct side *side = &look->sides[d];
+            const struct nd_capture_probe *probe =
+                side->capture != NULL ? nd_capture_probe(side->capture, side->probe) : NULL;
+            if (probe != NULL && probe->labels != NULL && (best == NULL || probe->n_samples > best->n_samples))
+                best = probe;
+        }
+        look->labels = best != NULL && best->n_samples >= look->sides[0].n_samples ? best->labels : NULL;
         status = keep_some(look, n_max, err);
         look->row->has_changed = status == ND_OK;
     }
-    for (size_t d = 0; d < n_devices; d++)
-        free(look->sides[d].classes);
-    free(look->sides);
+    ND_FREE_EACH(look->sides, n_devices, .classes);
     return status;
 }
 

@@ -325,13 +325,6 @@ static enum nd_status judge(const struct looking *l, struct nd_comparison *compa
     return ND_OK;
 }
 
-/* The float type, where only one side calls the bytes so. */
-static enum nd_dtype find_floats(const struct nd_tensor *ref, const struct nd_tensor *test)
-{
-    bool is_ref = nd_dtype_is_float(ref->dtype), is_test = nd_dtype_is_float(test->dtype);
-    return is_ref == is_test ? ND_DTYPE_NONE : is_ref ? ref->dtype : test->dtype;
-}
-
 static bool is_number(enum nd_dtype dtype)
 {
     return nd_dtype_is_integer(dtype) || nd_dtype_is_float(dtype);
@@ -558,7 +551,9 @@ static enum nd_status look(const struct nd_aligned_captures *alignment, struct n
         return ND_OK;
     if (!is_candidate(l.ref, l.test))
         return look_at_readings(alignment, comparison, tensor, pair, err);
-    l.floats = find_floats(l.ref, l.test);
+    /* The float type, where only one side calls the bytes so. */
+    bool is_ref = nd_dtype_is_float(l.ref->dtype), is_test = nd_dtype_is_float(l.test->dtype);
+    l.floats = is_ref == is_test ? ND_DTYPE_NONE : is_ref ? l.ref->dtype : l.test->dtype;
     l.is_bare = (l.ref->quant.n > 0) != (l.test->quant.n > 0);
     l.elem_bytes = nd_dtype_size_bytes(l.ref->dtype);
     const struct nd_quant *quant = l.ref->quant.n > 1 ? &l.ref->quant : &l.test->quant;

@@ -5,7 +5,7 @@
 
 #include "arithmetic/operators/array.h"
 #include "compare/findings/predicates.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/text/strbuf.h"
 
 /* Which few words tell the wrong cells from the right ones. docs/reference/metrics.md#predicate. */
@@ -550,9 +550,7 @@ enum nd_status nd_cells_add(struct nd_cells *cells, size_t cell, enum nd_fact_ki
 
 void nd_cells_deinit(struct nd_cells *cells)
 {
-    for (size_t i = 0; i < cells->n_facts; i++)
-        free(cells->facts[i].key);
-    free(cells->facts);
+    ND_FREE_EACH(cells->facts, cells->n_facts, .key);
     cells->facts = NULL;
     cells->n_facts = cells->capacity = 0;
 }

@@ -170,19 +170,6 @@ static bool is_within_rare(const struct nd_comparison *comparison, const struct 
     return (double)d->n_samples_differing <= ceil((1 - same) * (double)d->n_samples);
 }
 
-static void judge_pairs(struct nd_comparison *comparison, struct nd_compared_tensor *tensor)
-{
-    for (size_t p = 0; p < comparison->n_pairs; p++) {
-        struct nd_compared_pair *pair = &tensor->pairs[p];
-        const struct nd_tensor_on_device *a = &tensor->devices[pair->ref], *b = &tensor->devices[pair->test];
-        const struct nd_difference *d = &pair->total.difference;
-        bool is_measured = a->n_repeats_unequal + b->n_repeats_unequal > 0;
-        bool is_any = d->has_values && d->n_differing > 0 && d->n_nan_mismatch + d->n_inf_mismatch == 0;
-        pair->within_noise =
-            is_any && (is_measured ? is_within_size(d, a, b) : is_within_rare(comparison, tensor, pair));
-    }
-}
-
 enum nd_status nd_repeats_measure(const struct nd_aligned_captures *alignment,
                                   const struct nd_compare_options *options, const struct nd_kernels *kernels,
                                   struct nd_comparison *comparison, struct nd_error *err)
@@ -202,7 +189,16 @@ enum nd_status nd_repeats_measure(const struct nd_aligned_captures *alignment,
             if (status == ND_OK)
                 status = on->noise != NULL ? measure(&work, on->noise, err) : nd_fail_memory(err);
         }
-        judge_pairs(comparison, tensor);
+        for (size_t p = 0; p < comparison->n_pairs; p++) {
+            struct nd_compared_pair *pair = &tensor->pairs[p];
+            const struct nd_tensor_on_device *a = &tensor->devices[pair->ref],
+                                             *b = &tensor->devices[pair->test];
+            const struct nd_difference *d = &pair->total.difference;
+            bool is_measured = a->n_repeats_unequal + b->n_repeats_unequal > 0;
+            bool is_any = d->has_values && d->n_differing > 0 && d->n_nan_mismatch + d->n_inf_mismatch == 0;
+            pair->within_noise =
+                is_any && (is_measured ? is_within_size(d, a, b) : is_within_rare(comparison, tensor, pair));
+        }
     }
     return status;
 }

@@ -20,16 +20,6 @@ struct parting {
 
 /* ---- levels ---- */
 
-static void take_logarithms(struct nd_timed *timed, const struct nd_latency_options *options, double tick)
-{
-    uint64_t state = options->seed;
-    for (size_t i = 0; i < timed->n; i++) {
-        /* Two halves make a triangle: its sums over the grid have no steps for a mode to sit on. */
-        double jitter = tick > 0 ? (nd_splitmix_uniform(&state) - nd_splitmix_uniform(&state)) * tick : 0;
-        timed->levels[i] = log(timed->us[i] + jitter);
-    }
-}
-
 static double median_of(struct nd_timed *timed, const double *values, size_t from, size_t to)
 {
     memcpy(timed->scratch, values + from, (to - from) * sizeof *values);
@@ -225,7 +215,13 @@ static enum nd_status nd_latency_find_modes(struct nd_timed *timed, const struct
     struct nd_level_change items[ND_LATENCY_MAX_CHANGES];
     struct nd_changes changes = {.items = items, .most = ND_LATENCY_MAX_CHANGES};
     struct parting parting = {.tail_low = -INFINITY, .tail_high = INFINITY};
-    take_logarithms(timed, options, out->tick_us);
+    uint64_t state = options->seed;
+    for (size_t i = 0; i < timed->n; i++) {
+        /* Two halves make a triangle: its sums over the grid have no steps for a mode to sit on. */
+        double jitter =
+            out->tick_us > 0 ? (nd_splitmix_uniform(&state) - nd_splitmix_uniform(&state)) * out->tick_us : 0;
+        timed->levels[i] = log(timed->us[i] + jitter);
+    }
     enum nd_status status = nd_change_find(timed->levels, timed->n, log1p(options->min_step), &changes, err);
     out->n_changes = changes.n;
     if (status != ND_OK)
@@ -386,14 +382,6 @@ static enum nd_status summarise(struct nd_timed *timed, const struct nd_latency_
     return status;
 }
 
-/* A verdict needs min_runs recorded runs. Those that are set apart as warm-up count, as many as the detection
- * may set apart: a tenth, at least the first. */
-static bool has_enough(const struct nd_latency_options *options, const struct nd_latency *l)
-{
-    size_t n = l->n - l->n_not_recorded, most = n / WARM_UP_PART > 1 ? n / WARM_UP_PART : 1;
-    return l->n_timed + (l->n_warm_up < most ? l->n_warm_up : most) >= options->min_runs;
-}
-
 /* Evidence that needs no number of runs, chosen: odds of 10^6 against chance. p of a change is corrected for
  * its places, that of the join is exact; a BIC difference is twice the logarithm of odds. Measured on shorter
  * series: docs/science/latency.md#verdict. */
@@ -412,7 +400,10 @@ static bool is_changed_for_sure(const struct nd_latency *l)
 
 void nd_latency_conclude(const struct nd_latency_options *options, struct nd_latency *out)
 {
-    bool is_enough = has_enough(options, out);
+    /* A verdict needs min_runs recorded runs. Those that are set apart as warm-up count, as many as the
+     * detection may set apart: a tenth, at least the first. */
+    size_t n = out->n - out->n_not_recorded, most = n / WARM_UP_PART > 1 ? n / WARM_UP_PART : 1;
+    bool is_enough = out->n_timed + (out->n_warm_up < most ? out->n_warm_up : most) >= options->min_runs;
     bool is_clear = out->is_mixture && out->delta_bic > overwhelming_bic && out->modes[0].n >= MIN_MODE_RUNS &&
                     out->modes[1].n >= MIN_MODE_RUNS;
     bool is_bimodal = out->is_bimodal && (is_enough || is_clear);

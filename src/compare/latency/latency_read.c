@@ -405,8 +405,7 @@ static void name_arrays(const json_t *object, const char *prefix, struct nd_strb
 {
     const char *key;
     const json_t *value;
-    json_object_foreach((json_t *)object, key, value)
-    {
+    json_object_foreach((json_t *)object, key, value) {
         char path[256];
         snprintf(path, sizeof path, "%s%s%s", prefix, *prefix != '\0' ? "." : "", key);
         if (json_is_array(value) && json_is_number(json_array_get(value, 0)))

@@ -3,7 +3,6 @@
 #include "compare/matching/matching.h"
 
 #include <fnmatch.h>
-#include <stdarg.h>
 #include <stdio.h>
 
 #include "core/memory.h"
@@ -449,11 +448,8 @@ enum nd_status nd_matching_select_probes(struct nd_aligned_captures *a, const ch
 enum nd_status nd_text_set(char **text, struct nd_error *err, const char *fmt, ...)
 {
     char *made = NULL;
-    va_list args;
-    va_start(args, fmt);
-    int n = vasprintf(&made, fmt, args);
-    va_end(args);
+    ND_MAKE_ARGUMENTS(made, fmt);
     free(*text);
-    *text = n < 0 ? NULL : made;
-    return n < 0 ? nd_fail_memory(err) : ND_OK;
+    *text = made;
+    return made != NULL ? ND_OK : nd_fail_memory(err);
 }

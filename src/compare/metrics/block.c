@@ -275,10 +275,15 @@ const uint16_t *nd_pair_block_measured(const struct nd_pair_block *block)
     return block->is_clean ? nd_pair_block_differing(block) : block->scratch->measured;
 }
 
-/* Where the elements are that differ; there is at least one. */
-static void find_ends(const struct nd_kernels *kernels, struct nd_block_scratch *scratch,
-                      struct nd_pair_block *block)
+static void list_elements(const struct nd_kernels *kernels, struct nd_block_scratch *scratch,
+                          struct nd_pair_block *block, size_t n_differing)
 {
+    size_t n_measured = 0, n_unmeasured = 0;
+    scratch->is_listed = false;
+    block->scratch = scratch;
+    block->n_differing = block->n_measured = n_differing;
+    block->unmeasured = scratch->unmeasured;
+    /* Where the elements are that differ; there is at least one. */
     size_t first = 0, last = ND_BLOCK_WORDS - 1;
     kernels->bits(scratch->mask, block->n, scratch->bits);
     block->bits = scratch->bits;
@@ -288,17 +293,6 @@ static void find_ends(const struct nd_kernels *kernels, struct nd_block_scratch 
         last--;
     block->first_differing = (uint16_t)(64 * first + (size_t)__builtin_ctzll(scratch->bits[first]));
     block->last_differing = (uint16_t)(64 * last + 63 - (size_t)__builtin_clzll(scratch->bits[last]));
-}
-
-static void list_elements(const struct nd_kernels *kernels, struct nd_block_scratch *scratch,
-                          struct nd_pair_block *block, size_t n_differing)
-{
-    size_t n_measured = 0, n_unmeasured = 0;
-    scratch->is_listed = false;
-    block->scratch = scratch;
-    block->n_differing = block->n_measured = n_differing;
-    block->unmeasured = scratch->unmeasured;
-    find_ends(kernels, scratch, block);
     if (block->is_clean)
         return;
     const uint16_t *differing = nd_pair_block_differing(block);
@@ -370,14 +364,6 @@ static void measure_distances(const struct nd_pair_context *context, struct nd_b
     }
 }
 
-/* The n <= ND_BLOCK pairs of bytes of a block; *out: as nd_kernels.join. */
-static void add_joint(struct nd_joint *joint, const struct nd_pair_context *context, const unsigned char *ref,
-                      const unsigned char *test, size_t n, struct nd_error_values *out)
-{
-    joint->n_elems += n;
-    context->kernels->join(ref, test, n, context->ref.kind == ND_ELEM_I8, joint->cells, out);
-}
-
 size_t nd_pair_block_make(const struct nd_pair_context *context, struct nd_block_scratch *scratch,
                           struct nd_pair_block *block)
 {
@@ -400,7 +386,10 @@ size_t nd_pair_block_make(const struct nd_pair_context *context, struct nd_block
     block->test_clean = block->is_clean ? block->test.x : scratch->test_clean;
     block->errors = &scratch->errors;
     if (block->joint != NULL) {
-        add_joint(block->joint, context, block->ref.bytes, block->test.bytes, block->n, &scratch->errors);
+        /* The pairs of bytes of a block. */
+        block->joint->n_elems += block->n;
+        context->kernels->join(block->ref.bytes, block->test.bytes, block->n, context->ref.kind == ND_ELEM_I8,
+                               block->joint->cells, &scratch->errors);
         block->sums = (struct nd_diff_sums){.max_abs = scratch->errors.max_absolute};
         return n_differing;
     }

@@ -534,18 +534,6 @@ static uint64_t lengthen(uint64_t *bits, uint64_t longest)
     return length;
 }
 
-static void add_runs(struct nd_structure_state *structure, const struct nd_pair_block *block)
-{
-    uint64_t bits[ND_BLOCK_WORDS], before = 0;
-    memcpy(bits, block->bits, sizeof bits);
-    for (size_t w = 0; w < ND_BLOCK_WORDS; w++) {
-        structure->n_runs += (uint64_t)__builtin_popcountll(bits[w] & ~(bits[w] << 1 | before));
-        before = bits[w] >> 63;
-    }
-    if (block->n_differing > structure->longest_run)
-        structure->longest_run = lengthen(bits, structure->longest_run);
-}
-
 static bool are_axes_full(const struct nd_structure_state *structure, const struct nd_shape *shape)
 {
     for (int i = 0; i < shape->rank; i++)
@@ -609,7 +597,14 @@ static void update_structure(struct nd_pair_state *state, const struct nd_pair_c
                              const struct nd_pair_block *block)
 {
     struct nd_structure_state *structure = &state->structure;
-    add_runs(structure, block);
+    uint64_t bits[ND_BLOCK_WORDS], before = 0;
+    memcpy(bits, block->bits, sizeof bits);
+    for (size_t w = 0; w < ND_BLOCK_WORDS; w++) {
+        structure->n_runs += (uint64_t)__builtin_popcountll(bits[w] & ~(bits[w] << 1 | before));
+        before = bits[w] >> 63;
+    }
+    if (block->n_differing > structure->longest_run)
+        structure->longest_run = lengthen(bits, structure->longest_run);
     add_coordinates(structure, &context->ref.shape, block);
     stride_add(&structure->stride, block->first + block->last_differing);
     stride_add(&structure->stride, block->first + block->first_differing);

@@ -3,7 +3,6 @@
 #include "compare/placement/placement.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 
 #include "core/files/file.h"
@@ -12,10 +11,7 @@
 bool nd_placing_problem(struct nd_placing *placing, const char *fmt, ...)
 {
     char text[1200];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
+    ND_PRINT_ARGUMENTS(text, fmt);
     if (!nd_grow((void **)&placing->problems, &placing->problems_capacity, placing->report.n_problems + 1,
                  sizeof *placing->problems))
         return false;
@@ -257,17 +253,6 @@ static enum nd_status infer_between(struct nd_placing *placing, struct nd_error 
 
 /* ---- what the profiles say ---- */
 
-static enum nd_status index_run_names(struct nd_placing *placing, struct nd_error *err)
-{
-    for (size_t i = 0; i < placing->report.n_nodes; i++) {
-        const struct nd_placed_node *node = &placing->nodes[i];
-        const char *name = node->renamed_to[0] != '\0' ? node->renamed_to : node->name;
-        if (nd_names_find(&placing->run_names, name) == SIZE_MAX && !nd_names_add(&placing->run_names, name, i))
-            return nd_fail_memory(err);
-    }
-    return ND_OK;
-}
-
 /* Takes a profile's word for a node that nothing else places; where they disagree both are shown. */
 static bool hear(struct nd_placing *placing, size_t at, const char *provider, const char *profile)
 {
@@ -331,7 +316,12 @@ enum nd_status nd_placing_match(struct nd_placing *placing, struct nd_error *err
     for (size_t i = 0; placing->report.is_npu && i < placing->n_model_nodes; i++)
         if (placing->nodes[i].where == ND_WHERE_UNKNOWN && !placing->nodes[i].is_constant)
             infer_renamed(placing, i);
-    ND_TRY(index_run_names(placing, err));
+    for (size_t i = 0; i < placing->report.n_nodes; i++) {
+        const struct nd_placed_node *node = &placing->nodes[i];
+        const char *name = node->renamed_to[0] != '\0' ? node->renamed_to : node->name;
+        if (nd_names_find(&placing->run_names, name) == SIZE_MAX && !nd_names_add(&placing->run_names, name, i))
+            return nd_fail_memory(err);
+    }
     ND_TRY(hear_kernels(placing, err));
     return hear_provider(placing, err);
 }

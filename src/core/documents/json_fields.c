@@ -56,10 +56,8 @@ static void put_object(struct nd_json *json, const char *key, const struct nd_me
 
 static void put_list(struct nd_json *json, const struct nd_json_field *field, const struct list *list)
 {
-    nd_json_open(json, field->key, '[');
-    for (size_t i = 0; i < list->n; i++)
+    ND_JSON_LIST(json, field->key, i, list->n)
         put_object(json, NULL, field->members, (const char *)list->items + i * field->members->bytes);
-    nd_json_close(json, ']');
 }
 
 static void put_range(struct nd_json *json, const char *key, const struct range *range)
@@ -151,7 +149,8 @@ static void get_texts(const json_t *value, struct texts *out, struct nd_arena *a
     out->n = 0;
     out->items = nd_arena_calloc(arena, json_array_size(value), sizeof *out->items);
     if (out->items != NULL)
-        json_array_foreach(value, i, item) out->items[out->n++] = nd_arena_text(arena, json_string_value(item));
+        json_array_foreach(value, i, item)
+            out->items[out->n++] = nd_arena_text(arena, json_string_value(item));
 }
 
 static void get_list(const json_t *value, const struct nd_members *members, struct list *out,
@@ -175,8 +174,8 @@ static void get_counts(const json_t *value, struct counts *out, struct nd_arena 
     out->items = nd_arena_calloc(arena, json_object_size(value), sizeof *out->items);
     if (out->items == NULL)
         return;
-    json_object_foreach((json_t *)(uintptr_t)value, key, item) out->items[out->n++] =
-        (struct nd_named_count){nd_arena_text(arena, key), count_of(item)};
+    json_object_foreach((json_t *)(uintptr_t)value, key, item)
+        out->items[out->n++] = (struct nd_named_count){nd_arena_text(arena, key), count_of(item)};
 }
 
 static void get(const json_t *value, const struct nd_json_field *field, void *at, struct nd_arena *arena)

@@ -112,6 +112,15 @@ void nd_json_close(struct nd_json *json, char bracket)
     json->has_member = true;
 }
 
+bool nd_json_open_if(struct nd_json *json, const char *key, bool is_known)
+{
+    if (is_known)
+        nd_json_open_line(json, key, '{');
+    else
+        nd_json_null(json, key);
+    return is_known;
+}
+
 const char *nd_document_word(enum nd_document kind)
 {
     static const char *const words[] = {
@@ -209,10 +218,8 @@ void nd_json_index(struct nd_json *json, const char *key, size_t index)
 
 void nd_json_texts(struct nd_json *json, const char *key, const char *const *texts, size_t n)
 {
-    nd_json_open(json, key, '[');
-    for (size_t i = 0; i < n; i++)
+    ND_JSON_LIST(json, key, i, n)
         nd_json_text(json, NULL, texts[i]);
-    nd_json_close(json, ']');
 }
 
 /* A tree of jansson's; NULL is one for which there was no memory, and there is none for the text then. */
@@ -228,12 +235,14 @@ static void make_tree(struct nd_json *json, const char *key, const json_t *tree)
     switch (json_typeof(tree)) {
     case JSON_OBJECT:
         nd_json_open(json, key, '{');
-        json_object_foreach((json_t *)(uintptr_t)tree, name, item) make_tree(json, name, item);
+        json_object_foreach((json_t *)(uintptr_t)tree, name, item)
+            make_tree(json, name, item);
         nd_json_close(json, '}');
         break;
     case JSON_ARRAY:
         nd_json_open(json, key, '[');
-        json_array_foreach(tree, i, item) make_tree(json, NULL, item);
+        json_array_foreach(tree, i, item)
+            make_tree(json, NULL, item);
         nd_json_close(json, ']');
         break;
     case JSON_STRING:

@@ -32,6 +32,16 @@ void nd_json_open(struct nd_json *json, const char *key, char bracket);
 void nd_json_open_line(struct nd_json *json, const char *key, char bracket);
 void nd_json_close(struct nd_json *json, char bracket);
 
+/* Opens an object in one line, if what it says is known; else null, and false. */
+bool nd_json_open_if(struct nd_json *json, const char *key, bool is_known);
+
+/* A list of n (in one line): `ND_JSON_LIST(json, "devices", i, n) put_device(json, &devices[i]);`. Nothing may
+ * leave it before its end. */
+#define ND_JSON_LIST(json, key, i, n) ND_JSON_LIST_(nd_json_open, json, key, i, n)
+#define ND_JSON_LINE_LIST(json, key, i, n) ND_JSON_LIST_(nd_json_open_line, json, key, i, n)
+#define ND_JSON_LIST_(open, json, key, i, n)                                                                   \
+    for (size_t i = (open((json), (key), '['), 0); i < (n) || (nd_json_close((json), ']'), false); i++)
+
 void nd_json_null(struct nd_json *json, const char *key);
 void nd_json_bool(struct nd_json *json, const char *key, bool value);
 void nd_json_int(struct nd_json *json, const char *key, int64_t value);

@@ -1,11 +1,10 @@
 /* YAML files of the user, with limits on what a hostile one may cost, as maps whose keys are all known. */
 #include <fnmatch.h>
-#include <stdarg.h>
 #include <stdio.h>
 
 #include "core/documents/yaml_map.h"
 #include "core/files/file.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/text/strbuf.h"
 #include "npudiff/core/parse.h"
 
@@ -122,10 +121,7 @@ enum nd_status nd_yaml_fail(const struct nd_yaml *yaml, const yaml_mark_t *mark,
                             const char *fmt, ...)
 {
     char text[900];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
+    ND_PRINT_ARGUMENTS(text, fmt);
     return nd_fail(err, yaml->file.error, yaml->file.path, "%s:%zu:%zu: %s", yaml->file.path, mark->line + 1,
                    mark->column + 1, text);
 }
@@ -147,9 +143,7 @@ bool nd_texts_add(struct nd_texts *texts, const char *text)
 
 void nd_texts_deinit(struct nd_texts *texts)
 {
-    for (size_t i = 0; i < texts->n; i++)
-        free(texts->items[i]);
-    free(texts->items);
+    ND_FREE_ITEMS(texts->items, texts->n);
     *texts = (struct nd_texts){0};
 }
 

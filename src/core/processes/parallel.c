@@ -82,11 +82,6 @@ static void *run_worker(void *argument)
     return NULL;
 }
 
-static size_t least(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
 enum nd_status nd_parallel_for(size_t n_threads, size_t n_tasks,
                                enum nd_status (*run)(void *context, size_t worker, size_t task,
                                                      struct nd_error *err),
@@ -95,7 +90,8 @@ enum nd_status nd_parallel_for(size_t n_threads, size_t n_tasks,
     struct work work = {
         .run = run, .context = context, .n_tasks = n_tasks, .lock = PTHREAD_MUTEX_INITIALIZER, .status = ND_OK};
     struct worker self = {.work = &work};
-    size_t n_workers = least(n_threads > 0 ? n_threads : nd_parallel_n_threads(), n_tasks);
+    size_t n_wanted = n_threads > 0 ? n_threads : nd_parallel_n_threads();
+    size_t n_workers = n_wanted < n_tasks ? n_wanted : n_tasks;
     struct worker *others = n_workers > 1 ? nd_calloc(n_workers - 1, sizeof *others) : NULL;
     size_t n_created = 0;
     while (others != NULL && n_created + 1 < n_workers) {

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <locale.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #include "npudiff/core/status.h"
 #include "npudiff/core/tensor.h"
@@ -25,6 +27,24 @@ char *nd_strbuf_take(struct nd_strbuf *buf);
 
 /* The printed text alone, in new memory; NULL when memory is out. */
 char *nd_text(const char *fmt, ...) ND_PRINTF(1, 2);
+
+/* In a function with `const char *fmt, ...`: prints what follows fmt into the array buf, cut to fit; or into
+ * new memory, where `text` becomes NULL when memory is out. */
+#define ND_PRINT_ARGUMENTS(buf, fmt)                                                                           \
+    do {                                                                                                       \
+        va_list arguments_;                                                                                    \
+        va_start(arguments_, fmt);                                                                             \
+        vsnprintf((buf), sizeof(buf), (fmt), arguments_);                                                      \
+        va_end(arguments_);                                                                                    \
+    } while (0)
+#define ND_MAKE_ARGUMENTS(text, fmt)                                                                           \
+    do {                                                                                                       \
+        va_list arguments_;                                                                                    \
+        va_start(arguments_, fmt);                                                                             \
+        if (vasprintf(&(text), (fmt), arguments_) < 0)                                                         \
+            (text) = NULL;                                                                                     \
+        va_end(arguments_);                                                                                    \
+    } while (0)
 
 void nd_strbuf_deinit(struct nd_strbuf *buf);
 

@@ -15,15 +15,6 @@ static bool read_range(enum nd_dtype dtype, double *low, double *high)
     return is_signed || dtype == ND_DTYPE_U8 || dtype == ND_DTYPE_U16;
 }
 
-/* The low bits of a two's complement number are the same with and without a sign. */
-static void put_code(void *bytes, size_t i, size_t code_bytes, double code)
-{
-    if (code_bytes == 1)
-        ((uint8_t *)bytes)[i] = (uint8_t)(int32_t)code;
-    else
-        ((uint16_t *)bytes)[i] = (uint16_t)(int32_t)code;
-}
-
 static enum nd_status make_room(struct nd_agent_codes *qvalues, size_t n_bytes, struct nd_error *err)
 {
     if (qvalues->bytes != NULL && qvalues->capacity >= n_bytes)
@@ -53,7 +44,11 @@ static enum nd_status make_qvalues(struct nd_agent_codes *qvalues, const struct 
             return nd_fail(err, ND_E_DEVICE_OUTPUT, tensor->output,
                            "element %zu of output '%s' is %.9g, which is not the value of a quantised value", i,
                            tensor->output, (double)floats[i]);
-        put_code(qvalues->bytes, i, code_bytes, code);
+        /* The low bits of a two's complement number are the same with and without a sign. */
+        if (code_bytes == 1)
+            ((uint8_t *)qvalues->bytes)[i] = (uint8_t)(int32_t)code;
+        else
+            ((uint16_t *)qvalues->bytes)[i] = (uint16_t)(int32_t)code;
     }
     qvalues->view =
         (struct nd_output_view){tensor->dtype, qvalues->floats->shape, qvalues->bytes, n * code_bytes};

@@ -488,12 +488,12 @@ static bool is_fitting(const struct nd_shape *input, const struct nd_shape *data
 
 static enum nd_status connect_inputs(struct nd_agent *agent, struct nd_error *err)
 {
-    size_t n = nd_session_n_inputs(agent->session);
-    agent->target_of_input = nd_calloc(n, sizeof *agent->target_of_input);
-    agent->inputs = nd_calloc(n, sizeof *agent->inputs);
+    const struct nd_session_ends ends = nd_session_ends(agent->session);
+    agent->target_of_input = nd_calloc(ends.n_inputs, sizeof *agent->target_of_input);
+    agent->inputs = nd_calloc(ends.n_inputs, sizeof *agent->inputs);
     ND_TRY_MEMORY(agent->target_of_input != NULL && agent->inputs != NULL, err);
-    for (size_t i = 0; i < n; i++) {
-        const struct nd_session_io *io = nd_session_input(agent->session, i);
+    for (size_t i = 0; i < ends.n_inputs; i++) {
+        struct nd_session_io *io = &ends.inputs[i];
         size_t t = 0;
         while (t < agent->job->n_targets && strcmp(agent->job->targets[t].name, io->name) != 0)
             t++;
@@ -507,19 +507,8 @@ static enum nd_status connect_inputs(struct nd_agent *agent, struct nd_error *er
                            "the session's input '%s' is %s %s; the data is %s %s", io->name,
                            nd_dtype_name(io->dtype), nd_shape_format(&io->shape, want, sizeof want),
                            nd_dtype_name(target->dtype), nd_shape_format(&target->shape, have, sizeof have));
-        nd_session_set_input_shape(agent->session, i, &target->shape);
+        io->shape = target->shape;
         agent->target_of_input[i] = t;
-    }
-    return ND_OK;
-}
-
-/* The session's outputs by name; of two of one name the first. */
-static enum nd_status name_outputs(const struct nd_agent *agent, struct nd_names *names, struct nd_error *err)
-{
-    for (size_t i = 0; i < nd_session_n_outputs(agent->session); i++) {
-        const char *name = nd_session_output(agent->session, i)->name;
-        if (nd_names_find(names, name) == SIZE_MAX && !nd_names_add(names, name, i))
-            return nd_fail_memory(err);
     }
     return ND_OK;
 }
@@ -554,14 +543,20 @@ static enum nd_status connect_outputs(struct nd_agent *agent, struct nd_error *e
     const struct nd_agent_job *job = agent->job;
     ND_CLEANUP(nd_names_deinit) struct nd_names names = {0};
     size_t n = 0;
-    agent->outputs = nd_calloc(nd_session_n_outputs(agent->session), sizeof *agent->outputs);
+    const struct nd_session_ends ends = nd_session_ends(agent->session);
+    agent->outputs = nd_calloc(ends.n_outputs, sizeof *agent->outputs);
     agent->qvalues = nd_calloc(job->n_tensors, sizeof *agent->qvalues);
     agent->tensors = nd_calloc(job->n_tensors, sizeof *agent->tensors);
     agent->checks = nd_calloc(agent->n_check_ids, sizeof *agent->checks);
     ND_TRY_MEMORY(agent->outputs != NULL && agent->qvalues != NULL && agent->tensors != NULL &&
                       agent->checks != NULL,
                   err);
-    ND_TRY(name_outputs(agent, &names, err));
+    /* The session's outputs by name; of two of one name the first. */
+    for (size_t i = 0; i < ends.n_outputs; i++) {
+        const char *name = ends.outputs[i].name;
+        if (nd_names_find(&names, name) == SIZE_MAX && !nd_names_add(&names, name, i))
+            return nd_fail_memory(err);
+    }
     for (size_t e = 0; e < job->n_tensors; e++)
         if (job->tensors[e].pass == agent->pass)
             ND_TRY(find_output(agent, &names, e, &agent->tensors[n++], err));
@@ -745,7 +740,7 @@ static size_t nd_resume_n_runs(const struct nd_resume *resume, const struct nd_a
 static void point_at(const struct nd_agent *agent, size_t probe, size_t sample, const void **inputs)
 {
     const struct nd_agent_job *job = agent->job;
-    for (size_t i = 0; i < nd_session_n_inputs(agent->session); i++) {
+    for (size_t i = 0; i < nd_session_ends(agent->session).n_inputs; i++) {
         size_t target = agent->target_of_input[i];
         inputs[i] =
             (const char *)job->probes[probe].inputs[target] + sample * job->targets[target].sample_bytes;
@@ -756,7 +751,8 @@ static void point_at(const struct nd_agent *agent, size_t probe, size_t sample, 
 static void look_ahead(struct nd_agent *agent, size_t probe, size_t sample)
 {
     enum { MOST_AHEAD = 64 };
-    size_t n_inputs = nd_session_n_inputs(agent->session), left = agent->job->probes[probe].n_samples - sample;
+    size_t n_inputs = nd_session_ends(agent->session).n_inputs,
+           left = agent->job->probes[probe].n_samples - sample;
     size_t n = left < MOST_AHEAD ? left : MOST_AHEAD;
     if (agent->n_ahead > 0 && --agent->n_ahead > 0)
         return;

@@ -294,29 +294,9 @@ void nd_session_destroy(struct nd_runtime_session **session)
     *session = NULL;
 }
 
-size_t nd_session_n_inputs(const struct nd_runtime_session *session)
+struct nd_session_ends nd_session_ends(const struct nd_runtime_session *session)
 {
-    return session->n_inputs;
-}
-
-const struct nd_session_io *nd_session_input(const struct nd_runtime_session *session, size_t i)
-{
-    return &session->ios[i];
-}
-
-void nd_session_set_input_shape(struct nd_runtime_session *session, size_t i, const struct nd_shape *shape)
-{
-    session->ios[i].shape = *shape; /* the model has no open dimensions: it is the same */
-}
-
-size_t nd_session_n_outputs(const struct nd_runtime_session *session)
-{
-    return session->n_outputs;
-}
-
-const struct nd_session_io *nd_session_output(const struct nd_runtime_session *session, size_t i)
-{
-    return &session->output_ios[i];
+    return (struct nd_session_ends){session->ios, session->n_inputs, session->output_ios, session->n_outputs};
 }
 
 void nd_session_missing(const struct nd_runtime_session *session, nd_missing_visit *visit, void *context)

@@ -594,14 +594,6 @@ static void put_phone(struct facts *facts)
     put(facts, "android_sdk", property(facts, "ro.build.version.sdk"));
 }
 
-static void put_firmware(struct facts *facts, struct nd_text_piece release)
-{
-    if (property(facts, "ro.build.fingerprint").n > 0)
-        put_property(facts, "firmware", "ro.build.fingerprint");
-    else if (put(facts, "firmware", release_value(release, "PRETTY_NAME")))
-        put_word_of_device_facts(facts, "firmware_source", "/etc/os-release");
-}
-
 /* ---- what runs there ---- */
 
 /* Android says it by a property: its kernel may be of more bits than its programs. */
@@ -624,18 +616,6 @@ static void find_abi(struct facts *facts, struct nd_text_piece machine, struct n
     put_word_of_device_facts(facts, "machine_abi", name);
 }
 
-static void put_system(struct facts *facts, struct nd_text_piece part, struct nd_device_facts *device_facts)
-{
-    struct nd_text_piece system = {0}, kernel = {0}, machine = {0};
-    part = nd_piece_trim(part);
-    if (nd_piece_line(&part, &system) && nd_piece_line(&part, &kernel))
-        nd_piece_line(&part, &machine);
-    put(facts, "machine_system", system);
-    put(facts, "machine_kernel", kernel);
-    put(facts, "machine_architecture", machine);
-    find_abi(facts, machine, device_facts);
-}
-
 enum nd_status nd_device_facts_parse(const char *marker, const char *answer, size_t n,
                                      struct nd_device_facts *out, struct nd_error *err)
 {
@@ -648,9 +628,21 @@ enum nd_status nd_device_facts_parse(const char *marker, const char *answer, siz
     if (put(&facts, "board", nd_piece_part(whole, marker, "board")))
         put_word_of_device_facts(&facts, "board_source", "/proc/device-tree/model");
     put_soc(&facts, nd_piece_part(whole, marker, "soc"), &device_facts);
-    put_firmware(&facts, nd_piece_part(whole, marker, "os"));
+    struct nd_text_piece release = nd_piece_part(whole, marker, "os");
+    if (property(&facts, "ro.build.fingerprint").n > 0)
+        put_property(&facts, "firmware", "ro.build.fingerprint");
+    else if (put(&facts, "firmware", release_value(release, "PRETTY_NAME")))
+        put_word_of_device_facts(&facts, "firmware_source", "/etc/os-release");
     put_property(&facts, "serial", "ro.serialno");
-    put_system(&facts, nd_piece_part(whole, marker, "uname"), &device_facts);
+    struct nd_text_piece part = nd_piece_part(whole, marker, "uname");
+    struct nd_text_piece system = {0}, kernel = {0}, machine = {0};
+    part = nd_piece_trim(part);
+    if (nd_piece_line(&part, &system) && nd_piece_line(&part, &kernel))
+        nd_piece_line(&part, &machine);
+    put(&facts, "machine_system", system);
+    put(&facts, "machine_kernel", kernel);
+    put(&facts, "machine_architecture", machine);
+    find_abi(&facts, machine, &device_facts);
     if (!nd_piece_i64(nd_piece_part(whole, marker, "clock"), &device_facts.clock_s) || device_facts.clock_s < 0)
         device_facts.clock_s = 0;
     if (!facts.is_whole || !nd_warmth_parse(marker, whole, "before", &device_facts.warmth)) {

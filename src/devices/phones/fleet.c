@@ -431,13 +431,6 @@ static bool receive(const struct nd_lease *lease, const char *what, double limit
     return false;
 }
 
-static void clean_line(char *line)
-{
-    for (char *at = line; *at != '\0'; at++)
-        if ((unsigned char)*at < ' ' || *at == 0x7f)
-            *at = ' ';
-}
-
 static enum nd_status wait_for_lease(const struct nd_fleet *fleet, const char *label,
                                      const struct nd_capture_options *options, struct nd_lease *lease,
                                      struct nd_error *err)
@@ -447,7 +440,9 @@ static enum nd_status wait_for_lease(const struct nd_fleet *fleet, const char *l
     bool is_heard = receive(lease, "npudiff-lease: ", fleet->lease_limit_s, options, &code, line, sizeof line);
     if (is_heard && code == 0)
         return ND_OK;
-    clean_line(line);
+    for (char *at = line; *at != '\0'; at++)
+        if ((unsigned char)*at < ' ' || *at == 0x7f)
+            *at = ' ';
     if (!is_heard)
         kill(-lease->guard, SIGTERM); /* the command; the guard then releases */
     if (!is_heard && is_cancelled(options))

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/processes/parallel.h"
 #include "core/text/strbuf.h"
 #include "devices/phones/remote.h"
@@ -184,11 +184,6 @@ static enum nd_status ask_chipset(void *context, size_t worker, size_t i, struct
     return ND_OK;
 }
 
-static int by_serial(const void *a, const void *b)
-{
-    return strcmp(((const struct nd_phone *)a)->serial, ((const struct nd_phone *)b)->serial);
-}
-
 enum nd_status nd_phones_list(const char *server, bool with_chipsets, struct nd_phone **out, size_t *n,
                               struct nd_error *err)
 {
@@ -216,7 +211,7 @@ enum nd_status nd_phones_list(const char *server, bool with_chipsets, struct nd_
     size_t n_phones = devices.n;
     nd_adb_devices_deinit(&devices);
     if (status == ND_OK && n_phones > 0) {
-        qsort(phones, n_phones, sizeof *phones, by_serial);
+        qsort(phones, n_phones, sizeof *phones, nd_compare_texts);
         struct asking asking = {phones, server};
         if (with_chipsets)
             status = nd_parallel_for(n_phones < MAX_AT_ONCE ? n_phones : MAX_AT_ONCE, n_phones, ask_chipset,
@@ -233,24 +228,19 @@ enum nd_status nd_phones_list(const char *server, bool with_chipsets, struct nd_
 
 /* ---- which one ---- */
 
-/* "R5CX10ABCDE, emulator-5554 (offline)" */
-static char *list_text(const struct nd_phone *phones, size_t n)
+static enum nd_status refuse_choice(const char *uri, const char *address, const struct nd_phone *phones,
+                                    size_t n, const struct nd_phone *usable, struct nd_error *err)
 {
+    const char *server = nd_adb_server(address);
+    const char *at = server != NULL ? server - 1 : "";
+    /* "R5CX10ABCDE, emulator-5554 (offline)" */
     struct nd_strbuf text = {0};
     for (size_t i = 0; i < n; i++) {
         nd_strbuf_printf(&text, "%s%s", i > 0 ? ", " : "", phones[i].serial);
         if (phones[i].trouble != NULL)
             nd_strbuf_printf(&text, " (%s)", phones[i].state);
     }
-    return nd_strbuf_take(&text);
-}
-
-static enum nd_status refuse_choice(const char *uri, const char *address, const struct nd_phone *phones,
-                                    size_t n, const struct nd_phone *usable, struct nd_error *err)
-{
-    const char *server = nd_adb_server(address);
-    const char *at = server != NULL ? server - 1 : "";
-    ND_FREED char *list = list_text(phones, n);
+    ND_FREED char *list = nd_strbuf_take(&text);
     ND_TRY_MEMORY(list != NULL, err);
     if (n == 0)
         return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri,
@@ -262,12 +252,6 @@ static enum nd_status refuse_choice(const char *uri, const char *address, const 
         err, ND_E_DEVICE_UNKNOWN, uri,
         "device '%s': there are several phones: %s; name one, as in 'adb:%s%s', or all with 'adb:*%s'", uri,
         list, usable->serial, at, at);
-}
-
-/* "SERIAL" or "SERIAL@SERVER", in new memory. */
-static char *join_address(const char *serial, const char *server)
-{
-    return nd_text("%s%s%s", serial, server != NULL ? "@" : "", server != NULL ? server : "");
 }
 
 static enum nd_status find_only_phone(const char *uri, char **address, struct nd_error *err)
@@ -283,7 +267,9 @@ static enum nd_status find_only_phone(const char *uri, char **address, struct nd
     if (status == ND_OK && n_usable != 1)
         status = refuse_choice(uri, *address, phones, n, usable, err);
     if (status == ND_OK) {
-        char *found = join_address(usable->serial, server);
+        /* "SERIAL" or "SERIAL@SERVER". */
+        char *found =
+            nd_text("%s%s%s", usable->serial, server != NULL ? "@" : "", server != NULL ? server : "");
         if (found == NULL) {
             status = nd_fail_memory(err);
         } else {
@@ -316,9 +302,7 @@ enum nd_status nd_device_reach(const char *uri, enum nd_transport_kind transport
 
 void nd_device_uris_free(char **uris, size_t n)
 {
-    for (size_t i = 0; uris != NULL && i < n; i++)
-        free(uris[i]);
-    free(uris);
+    ND_FREE_ITEMS(uris, n);
 }
 
 static enum nd_status expand_phones(const char *uri, const struct nd_remote_uri *parts, char ***out, size_t *n,

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "core/files/file.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "devices/agent/spool/record_fields.h"
 #include "model/graph/parts.h"
 
@@ -232,9 +232,7 @@ enum { MAX_LIBRARIES = 1000, HEX_DIGITS = ND_SHA256_HEX_BYTES - 1 };
 
 void nd_remote_free_libraries(struct nd_remote *remote)
 {
-    for (size_t i = 0; i < remote->n_libraries; i++)
-        free(remote->libraries[i].path);
-    free(remote->libraries);
+    ND_FREE_EACH(remote->libraries, remote->n_libraries, .path);
     remote->libraries = NULL;
     remote->n_libraries = 0;
 }
@@ -330,16 +328,14 @@ static enum nd_status collect_runtime(struct nd_bundle *bundle, const struct nd_
 static enum nd_status collect_beside(struct nd_bundle *bundle, const struct nd_model *model, const char *copy,
                                      struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     ND_FREED char *folder = nd_path_dir(copy);
     ND_TRY_MEMORY(folder != NULL, err);
-    for (size_t i = 0; i < nd_model_n_external(model) && status == ND_OK; i++) {
+    for (size_t i = 0; i < nd_model_n_external(model); i++) {
         const char *location = nd_model_external(model, i);
-        char *path = nd_path_join(folder, location);
-        status = path != NULL ? nd_bundle_add(bundle, location, path, false, err) : nd_fail_memory(err);
-        free(path);
+        ND_FREED char *path = nd_path_join(folder, location);
+        ND_TRY(path != NULL ? nd_bundle_add(bundle, location, path, false, err) : nd_fail_memory(err));
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status collect_agent(struct nd_remote *remote, const struct nd_remote_run *run,
@@ -416,12 +412,8 @@ static enum nd_status translate_passes(const struct nd_remote *remote, const str
 void nd_remote_job_free(struct nd_agent_job *job)
 {
     ND_FREE_ALL(job->ort_library, job->provider_library);
-    for (size_t i = 0; job->provider_options != NULL && i < job->n_provider_options; i++)
-        free(job->provider_options[i].value);
-    free(job->provider_options);
-    for (size_t p = 0; job->passes != NULL && p < job->n_passes; p++)
-        free(job->passes[p].model);
-    free(job->passes);
+    ND_FREE_EACH(job->provider_options, job->n_provider_options, .value);
+    ND_FREE_EACH(job->passes, job->n_passes, .model);
     *job = (struct nd_agent_job){0};
 }
 

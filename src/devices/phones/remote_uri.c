@@ -145,19 +145,14 @@ enum nd_status nd_remote_uri_parse(const char *uri, struct nd_remote_uri *out, s
     const char *address = uri + strlen(transports[transport].name) + 1;
     size_t n =
         transports[transport].kind == ND_TRANSPORT_ADB ? adb_address_length(address) : strcspn(address, "/?");
+    ND_CLEANUP(nd_remote_uri_deinit)
     struct nd_remote_uri parsed = {.transport = transports[transport].kind,
                                    .address = copy_bytes(address, n),
                                    .rest = nd_strdup(address + n)};
-    enum nd_status status = parsed.address != NULL && parsed.rest != NULL
-                                ? check_address(uri, transport, parsed.address, err)
-                                : nd_fail_memory(err);
-    if (status == ND_OK)
-        status = parse_rest(uri, &parsed, err);
-    if (status == ND_OK)
-        *out = parsed;
-    else
-        nd_remote_uri_deinit(&parsed);
-    return status;
+    ND_TRY(parsed.address != NULL && parsed.rest != NULL ? check_address(uri, transport, parsed.address, err)
+                                                         : nd_fail_memory(err));
+    ND_TRY(parse_rest(uri, &parsed, err));
+    return ND_GIVE(out, parsed);
 }
 
 void nd_remote_uri_deinit(struct nd_remote_uri *uri)

@@ -188,14 +188,6 @@ static bool adb_command(const struct nd_transport *transport, const char *text, 
     return true;
 }
 
-/* "host:port", which adb reaches over TCP. */
-static bool is_network(const char *serial)
-{
-    const char *colon = strrchr(serial, ':');
-    uint64_t port;
-    return colon != NULL && nd_parse_u64(colon + 1, &port) && port > 0 && port < 65536;
-}
-
 /* Whether a command gets through. */
 static enum nd_status probe(struct nd_transport *transport, struct nd_error *err)
 {
@@ -281,7 +273,10 @@ static enum nd_status adb_connect(struct nd_transport *transport, bool *is_final
         status = list_with(transport, &devices, err);
     if (status != ND_OK)
         return status;
-    bool by_network = is_network(transport->serial);
+    /* "host:port", which adb reaches over TCP. */
+    const char *colon = strrchr(transport->serial, ':');
+    uint64_t port;
+    bool by_network = colon != NULL && nd_parse_u64(colon + 1, &port) && port > 0 && port < 65536;
     for (size_t i = 0; i < devices.n; i++)
         if (strcmp(devices.items[i].serial, transport->serial) == 0)
             found = &devices.items[i];

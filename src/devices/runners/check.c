@@ -144,8 +144,7 @@ static enum nd_status send_job(struct test *test, const char *model, struct nd_e
         job != NULL ? nd_runner_ask(&test->connection, &question, err) : nd_fail_memory(err);
     json_t *outputs = json_object_get(job, "outputs"), *output;
     size_t i;
-    json_array_foreach(outputs, i, output)
-    {
+    json_array_foreach(outputs, i, output) {
         nd_asked_deinit(&test->asked[i]);
         if (status == ND_OK)
             status = nd_asked_read(output, &test->asked[i], err);

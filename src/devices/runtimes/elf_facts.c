@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "core/files/file.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/text/strbuf.h"
 
 enum {
@@ -289,9 +289,7 @@ enum nd_status nd_elf_read(const char *path, bool *is_elf, struct nd_elf_facts *
 void nd_elf_deinit(struct nd_elf_facts *facts)
 {
     ND_FREE_ALL(facts->soname, facts->build_id, facts->version);
-    for (size_t i = 0; i < facts->n_needed; i++)
-        free(facts->needed[i]);
-    free(facts->needed);
+    ND_FREE_ITEMS(facts->needed, facts->n_needed);
     *facts = (struct nd_elf_facts){0};
 }
 

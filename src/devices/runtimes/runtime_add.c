@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -437,10 +436,7 @@ static void note(struct nd_adding *adding, const char *fmt, ...) ND_PRINTF(2, 3)
 static void note(struct nd_adding *adding, const char *fmt, ...)
 {
     char text[1024];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
+    ND_PRINT_ARGUMENTS(text, fmt);
     nd_tree_append(adding->notes, nd_json_string(text));
 }
 
@@ -648,26 +644,25 @@ static enum nd_status choose(struct nd_adding *adding, struct nd_error *err)
 
 static enum nd_status make_all(struct nd_adding *adding, struct nd_error *err)
 {
-    enum nd_status status = choose(adding, err);
+    ND_TRY(choose(adding, err));
     bool is_chosen[ND_N_ABIS] = {false};
-    for (size_t a = 0; status == ND_OK && a < ND_N_ABIS; a++) {
+    for (size_t a = 0; a < ND_N_ABIS; a++) {
         is_chosen[a] = adding->picks[a].n > 0 && has_anything(&adding->picks[a]);
         if (is_chosen[a])
-            status = nd_runtime_store_may_put(&adding->store, adding->id, abis[a], adding->how->replace, err);
+            ND_TRY(nd_runtime_store_may_put(&adding->store, adding->id, abis[a], adding->how->replace, err));
     }
-    for (size_t a = 0; status == ND_OK && a < ND_N_ABIS; a++) {
-        char *folder = is_chosen[a] ? nd_path_join(adding->store.work, abis[a]) : NULL;
+    for (size_t a = 0; a < ND_N_ABIS; a++) {
+        ND_FREED char *folder = is_chosen[a] ? nd_path_join(adding->store.work, abis[a]) : NULL;
         if (is_chosen[a])
-            status = folder != NULL ? nd_adding_stage(adding, a, folder, err) : nd_fail_memory(err);
-        free(folder);
+            ND_TRY(folder != NULL ? nd_adding_stage(adding, a, folder, err) : nd_fail_memory(err));
     }
-    for (size_t a = 0; status == ND_OK && a < ND_N_ABIS; a++)
+    for (size_t a = 0; a < ND_N_ABIS; a++)
         if (is_chosen[a])
-            status = nd_runtime_store_put(&adding->store, adding->id, abis[a], err);
-    for (size_t a = 0; status == ND_OK && a < ND_N_ABIS; a++)
+            ND_TRY(nd_runtime_store_put(&adding->store, adding->id, abis[a], err));
+    for (size_t a = 0; a < ND_N_ABIS; a++)
         if (is_chosen[a])
-            status = report_added(adding, a, err);
-    return status;
+            ND_TRY(report_added(adding, a, err));
+    return ND_OK;
 }
 
 static void nd_pick_deinit(struct nd_pick *pick)

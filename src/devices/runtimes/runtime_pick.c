@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "core/files/file.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/text/strbuf.h"
 
 /* ---- looking into files ---- */
@@ -125,9 +125,7 @@ enum nd_status nd_parts_find(struct nd_runtime_parts *parts, struct nd_error *er
 
 void nd_parts_deinit(struct nd_runtime_parts *parts)
 {
-    for (size_t i = 0; i < parts->n; i++)
-        free_part(&parts->items[i]);
-    free(parts->items);
+    ND_DEINIT_EACH(free_part, parts->items, parts->n);
     parts->items = NULL;
     parts->n = 0;
 }

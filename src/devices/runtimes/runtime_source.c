@@ -12,7 +12,7 @@
 #include <zip.h>
 
 #include "core/files/file.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/tensors/sha256.h"
 #include "core/text/strbuf.h"
 
@@ -153,11 +153,6 @@ static enum nd_status add_file(struct nd_runtime_source *source, size_t *capacit
     source->files[source->n++] =
         (struct nd_source_file){.name = name, .size_bytes = size_bytes, .index = index};
     return ND_OK;
-}
-
-static int by_name_of_runtime_source(const void *a, const void *b)
-{
-    return strcmp(((const struct nd_source_file *)a)->name, ((const struct nd_source_file *)b)->name);
 }
 
 /* ---- folders ---- */
@@ -336,7 +331,7 @@ enum nd_status nd_runtime_source_open(const char *path, struct nd_runtime_source
     if (fd >= 0)
         close(fd);
     if (status == ND_OK && source.n > 1)
-        qsort(source.files, source.n, sizeof *source.files, by_name_of_runtime_source);
+        qsort(source.files, source.n, sizeof *source.files, nd_compare_texts);
     if (status == ND_OK)
         status = check_names(&source, err);
     if (status == ND_OK && source.zip != NULL)
@@ -511,22 +506,19 @@ enum nd_status nd_runtime_source_text(const struct nd_runtime_source *source, si
 static enum nd_status read_record(struct nd_runtime_source *source, struct nd_error *err)
 {
     static const char record[] = "RECORD";
-    enum nd_status status = ND_OK;
     size_t file = nd_wheel_find(source, record, 0);
     if (file == SIZE_MAX && nd_wheel_find(source, "METADATA", 0) != SIZE_MAX)
         return nd_fail(err, ND_E_RUNTIME_SOURCE, source->path,
                        "'%s' is refused: it is a wheel without RECORD, which says the digests of its files",
                        source->path);
     /* Several: installed packages that were packed again. */
-    for (; status == ND_OK && file != SIZE_MAX; file = nd_wheel_find(source, record, file + 1)) {
-        char *text = NULL;
+    for (; file != SIZE_MAX; file = nd_wheel_find(source, record, file + 1)) {
+        ND_FREED char *text = NULL;
         size_t n;
         if (source->files[file].size_bytes > MAX_RECORD_BYTES)
             return fail_archive(source, source->files[file].name, "is larger than 32 MiB", err);
-        status = read_text(source, file, MAX_RECORD_BYTES, &text, &n, err);
-        if (status == ND_OK)
-            status = nd_wheel_read_record(source, text, err);
-        free(text);
+        ND_TRY(read_text(source, file, MAX_RECORD_BYTES, &text, &n, err));
+        ND_TRY(nd_wheel_read_record(source, text, err));
     }
-    return status;
+    return ND_OK;
 }

@@ -9,7 +9,7 @@
 
 #include "core/documents/json_out.h"
 #include "core/files/file.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/text/strbuf.h"
 #include "devices/runtimes/runtimes.h"
 #include "devices/runtimes/sdk.h"
@@ -221,11 +221,6 @@ static bool add_beside(struct nd_runtime_info *info, size_t *capacity, const cha
            add_folder(info, capacity, folder, false) && add_folder(info, capacity, libs, true);
 }
 
-static int by_text(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 /* What the manifest lists, or what the rule finds; *gone is set when a listed one is not there. */
 static bool find_files(struct nd_runtime_info *info, const json_t *manifest, bool *gone)
 {
@@ -246,7 +241,7 @@ static bool find_files(struct nd_runtime_info *info, const json_t *manifest, boo
                    add_beside(info, &capacity, info->backend_library) &&
                    add_beside(info, &capacity, info->net_run);
     if (is_whole && info->n_files > 1)
-        qsort(info->files, info->n_files, sizeof *info->files, by_text);
+        qsort(info->files, info->n_files, sizeof *info->files, nd_compare_texts);
     return is_whole;
 }
 
@@ -340,15 +335,13 @@ static const char *find_wrong_member(const json_t *manifest)
     }
     if (files != NULL && !json_is_array(files))
         return "files";
-    json_array_foreach(files, i, item)
-    {
+    json_array_foreach(files, i, item) {
         if (!json_is_string(item))
             return "files";
     }
     if (digests != NULL && !json_is_object(digests))
         return "sha256";
-    json_object_foreach((json_t *)(uintptr_t)digests, path, item)
-    {
+    json_object_foreach((json_t *)(uintptr_t)digests, path, item) {
         if (!json_is_string(item))
             return "sha256";
     }
@@ -494,9 +487,7 @@ void nd_runtime_info_deinit(struct nd_runtime_info *info)
     ND_FREE_ALL(info->id, info->ort_version, info->provider_version, info->folder, info->ort_library,
                 info->provider_library, info->backend_library, info->net_run, info->missing, info->abi,
                 info->build_id, info->archs);
-    for (size_t i = 0; i < info->n_files; i++)
-        free(info->files[i]);
-    free(info->files);
+    ND_FREE_ITEMS(info->files, info->n_files);
     *info = (struct nd_runtime_info){0};
 }
 

@@ -2,7 +2,6 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 
 #include "arithmetic/exact/eval_graph.h"
@@ -191,12 +190,6 @@ static void count_probe(const struct nd_capture *capture, const struct nd_captur
         }
 }
 
-static void nd_audit_counts(const struct nd_capture *capture, struct nd_audit_check *check)
-{
-    for (size_t p = 0; p < nd_capture_n_probes(capture); p++)
-        count_probe(capture, nd_capture_probe(capture, p), check);
-}
-
 static const struct {
     const char *name, *subject;
 } kinds[ND_AUDIT_N_CHECKS] = {
@@ -227,19 +220,13 @@ static void nd_audit_wrong(struct nd_audit_check *check, const char *fmt, ...)
 {
     if (check->n_wrong++ > 0)
         return;
-    va_list rest;
-    va_start(rest, fmt);
-    vsnprintf(check->text, sizeof check->text, fmt, rest);
-    va_end(rest);
+    ND_PRINT_ARGUMENTS(check->text, fmt);
 }
 
 /* Says why a check is not made. */
 static void nd_audit_not_done(struct nd_audit_check *check, const char *fmt, ...)
 {
-    va_list rest;
-    va_start(rest, fmt);
-    vsnprintf(check->text, sizeof check->text, fmt, rest);
-    va_end(rest);
+    ND_PRINT_ARGUMENTS(check->text, fmt);
     check->is_done = false;
 }
 
@@ -268,7 +255,8 @@ enum nd_status nd_capture_audit(const struct nd_capture *capture, const struct n
     ND_TRY(check_digests(capture, checks, err));
     ND_TRY(nd_audit_places(capture, &checks[ND_AUDIT_PLACES], err));
     nd_audit_scales(capture, &checks[ND_AUDIT_SCALES]);
-    nd_audit_counts(capture, &checks[ND_AUDIT_COUNTS]);
+    for (size_t p = 0; p < nd_capture_n_probes(capture); p++)
+        count_probe(capture, nd_capture_probe(capture, p), &checks[ND_AUDIT_COUNTS]);
     ND_TRY(nd_audit_model(capture, model, &checks[ND_AUDIT_MODEL], err));
     ND_TRY(nd_audit_tensors(capture, model, &checks[ND_AUDIT_TENSORS], err));
     ND_TRY(nd_audit_exact(capture, model, &checks[ND_AUDIT_EXACT], err));

@@ -137,12 +137,6 @@ static double measure_of(const struct cliff *c, double x)
     return c->mode == 0 ? fabs(x) : c->mode * x;
 }
 
-static bool is_behind(const struct nd_look *look, size_t i, double constant)
-{
-    double x = look->e->captured[i];
-    return isfinite(constant) ? x == constant : !isfinite(x);
-}
-
 enum side { NEITHER, RIGHT, BROKEN };
 
 /* Elements that hold the constant and are not far off belong to neither side. */
@@ -150,7 +144,8 @@ static enum side side_of(const struct nd_look *look, const struct cliff *c, size
 {
     if (!nd_is_known(look, i) || isnan(c->x[i]))
         return NEITHER;
-    bool is_constant = is_behind(look, i, constant);
+    double x = look->e->captured[i];
+    bool is_constant = isfinite(constant) ? x == constant : !isfinite(x);
     return !is_constant ? RIGHT : nd_is_far(look, i) ? BROKEN : NEITHER;
 }
 

@@ -62,20 +62,6 @@ static void count_distinct(struct float_count *count, float value)
         count->distinct[count->n_distinct++] = value;
 }
 
-static struct float_count count_floats(const float *values, size_t n)
-{
-    struct float_count count = {0};
-    for (size_t i = 0; i < n; i++) {
-        if (!isfinite(values[i]) || values[i] == 0)
-            continue;
-        count.n++;
-        count.n_fp16 += is_fp16(values[i]);
-        count.n_bf16 += is_bf16(values[i]);
-        count_distinct(&count, fabsf(values[i]));
-    }
-    return count;
-}
-
 static void add_grid(struct nd_diagnosis *out, enum nd_fault_kind kind, size_t n, const char *name,
                      double chance)
 {
@@ -110,7 +96,15 @@ static bool is_off_grid(float value, const struct nd_quant *quant, double unit, 
 
 void nd_diagnose_floats(const float *values, size_t n, const struct nd_quant *quant, struct nd_diagnosis *out)
 {
-    struct float_count count = count_floats(values, n);
+    struct float_count count = {0};
+    for (size_t i = 0; i < n; i++) {
+        if (!isfinite(values[i]) || values[i] == 0)
+            continue;
+        count.n++;
+        count.n_fp16 += is_fp16(values[i]);
+        count.n_bf16 += is_bf16(values[i]);
+        count_distinct(&count, fabsf(values[i]));
+    }
     *out = (struct nd_diagnosis){0};
     if (quant == NULL || quant->n != 1) {
         try_grids(&count, out);

@@ -48,14 +48,6 @@ struct lines {
     size_t n_of_ref;                       /* lines of the reference that repeat themselves */
 };
 
-static size_t count_far(const struct nd_look *look, const struct axis *axis, size_t start)
-{
-    size_t n = 0;
-    for (size_t k = 0; k < axis->n; k++)
-        n += nd_is_far(look, start + k * axis->inner);
-    return n;
-}
-
 static struct lines count_lines(const struct nd_look *look, const struct axis *axis)
 {
     struct lines lines = {0};
@@ -64,7 +56,9 @@ static struct lines count_lines(const struct nd_look *look, const struct axis *a
         lines.n_of_ref += find_period(look->e->expected, axis, start) != 0;
         if (p == 0 || !is_moving(look, axis, start, p))
             continue;
-        size_t n_far = count_far(look, axis, start);
+        size_t n_far = 0;
+        for (size_t k = 0; k < axis->n; k++)
+            n_far += nd_is_far(look, start + k * axis->inner);
         if (p == 1) {
             lines.first_constant = lines.n_constant++ == 0 ? line : lines.first_constant;
             lines.n_far_constant += n_far;

@@ -6,8 +6,7 @@
 #include "arithmetic/exact/linear/rounding.h"
 #include "core/memory.h"
 #include "core/statistics/series.h"
-#include <stdarg.h>
-#include <stdio.h>
+#include "core/text/strbuf.h"
 
 /* Chosen: far off is an eighth of the reference's spread and four steps. Healthy devices, with 8 bits through
  * some sixty layers, stay below in nearly every element. */
@@ -446,23 +445,17 @@ bool nd_is_found(const struct nd_look *look)
     return look->out->n > 0;
 }
 
-static void ND_PRINTF(3, 0)
-    add(const struct nd_look *look, const struct nd_finding *finding, const char *fmt, va_list args)
+static void add(const struct nd_look *look, const struct nd_finding *finding)
 {
-    struct nd_findings *out = look->out;
-    if (out->n == ND_MAX_FINDINGS)
-        return;
-    out->items[out->n] = *finding;
-    vsnprintf(out->items[out->n].text, sizeof out->items[out->n].text, fmt, args);
-    out->n++;
+    if (look->out->n < ND_MAX_FINDINGS)
+        look->out->items[look->out->n++] = *finding;
 }
 
 void nd_add(const struct nd_look *look, const struct nd_finding *finding, const char *fmt, ...)
 {
-    va_list args;
-    va_start(args, fmt);
-    add(look, finding, fmt, args);
-    va_end(args);
+    struct nd_finding told = *finding;
+    ND_PRINT_ARGUMENTS(told.text, fmt);
+    add(look, &told);
 }
 
 bool nd_try(const struct nd_look *look, const struct nd_fault *f, const char *fmt, ...)
@@ -473,10 +466,8 @@ bool nd_try(const struct nd_look *look, const struct nd_fault *f, const char *fm
     struct nd_finding finding = nd_finding_of(look, f->kind, f->amount, explained, chance);
     finding.channel = f->channel;
     finding.axis = f->axis;
-    va_list args;
-    va_start(args, fmt);
-    add(look, &finding, fmt, args);
-    va_end(args);
+    ND_PRINT_ARGUMENTS(finding.text, fmt);
+    add(look, &finding);
     return true;
 }
 

@@ -44,15 +44,6 @@ static size_t sort_distances(const struct nd_look *look)
     return n;
 }
 
-/* The middle of those within half as much again as the given one. */
-static double period_at(const double *distances, size_t n, size_t from)
-{
-    size_t end = from;
-    while (end < n && distances[end] <= 1.5 * distances[from])
-        end++;
-    return end - from >= 3 ? distances[(from + end) / 2] : NAN;
-}
-
 /* A period that is a power of two of quantised values, or of whole numbers, is exactly that. */
 static double sharpen(double period, double unit, int *n_bits)
 {
@@ -232,7 +223,11 @@ void nd_try_wrap(const struct nd_look *look)
     size_t n = sort_distances(look);
     const size_t ranks[] = {0, n / 100};
     for (size_t r = 0; r < sizeof ranks / sizeof ranks[0] && n >= ND_MIN_DECISIVE; r++) {
-        double period = period_at(look->scratch, n, ranks[r]);
+        /* The middle of those within half as much again as the given one. */
+        size_t end = ranks[r];
+        while (end < n && look->scratch[end] <= 1.5 * look->scratch[ranks[r]])
+            end++;
+        double period = end - ranks[r] >= 3 ? look->scratch[(ranks[r] + end) / 2] : NAN;
         for (int divisor = 1; divisor <= 3; divisor++) {
             int n_bits;
             double sharp = sharpen(period / divisor, look->e->step > 0 ? look->e->step : 1, &n_bits);

@@ -400,14 +400,6 @@ struct decoded {
 
 enum { BLOCK = 2048 }; /* elements that stay in the first cache: chosen */
 
-static void add_part(const struct nd_qvalue_differences *found, struct nd_part_sums *part)
-{
-    part->n_differing += found->n_differing;
-    part->max = fmax(part->max, (double)found->max);
-    part->sum += (double)found->sum;
-    part->squares += (double)found->energy;
-}
-
 /* What of a block of quantised values of one width is held against what. */
 struct qvalue_block {
     const void *given, *own, *reference; /* the last one may be NULL */
@@ -422,17 +414,10 @@ static void compare_qvalues(const struct qvalue_block *block, const void *a, con
         nd_gemm_kernels()->compare_bytes(a, b, block->n, &found);
     else
         nd_gemm_kernels()->compare_words(a, b, block->n, &found);
-    add_part(&found, part);
-}
-
-static void add_block(struct nd_sums *sums, const struct qvalue_block *block, bool is_examined)
-{
-    if (is_examined)
-        compare_qvalues(block, block->given, block->own, &sums->introduced);
-    if (block->reference != NULL)
-        compare_qvalues(block, block->given, block->reference, &sums->total);
-    if (block->reference != NULL && is_examined)
-        compare_qvalues(block, block->own, block->reference, &sums->passed_on);
+    part->n_differing += found.n_differing;
+    part->max = fmax(part->max, (double)found.max);
+    part->sum += (double)found.sum;
+    part->squares += (double)found.energy;
 }
 
 /* False: nothing was added, since there are other values than quantised values of an unsigned type of 8 or 16
@@ -461,7 +446,12 @@ static bool add_qvalues(struct nd_sums *sums, const struct decoded *decoded)
             (const uint8_t *)decoded->raw + first * width, made,
             decoded->reference != NULL ? (const uint8_t *)decoded->reference->bytes + first * width : NULL,
             width, n};
-        add_block(sums, &block, decoded->is_examined);
+        if (decoded->is_examined)
+            compare_qvalues(&block, block.given, block.own, &sums->introduced);
+        if (block.reference != NULL)
+            compare_qvalues(&block, block.given, block.reference, &sums->total);
+        if (block.reference != NULL && decoded->is_examined)
+            compare_qvalues(&block, block.own, block.reference, &sums->passed_on);
     }
     return true;
 }
@@ -694,9 +684,12 @@ static enum nd_status run_sample(void *state, struct nd_error *err)
 
 /* ---- a thread ---- */
 
-/* Room for the largest of them. */
-static enum nd_status make_decoded(struct nd_reader *r, struct nd_error *err)
+/* From now on quantised values of a device are held for one tensor at a time. ND_ERR_MEMORY. */
+static enum nd_status reader_be_lazy(struct nd_reader *r, struct nd_error *err)
 {
+    r->is_lazy = true;
+    r->decoded_tensor = SIZE_MAX;
+    /* Room for the largest of them. */
     size_t most = 0;
     for (size_t s = 0; s < r->plan->n_steps; s++) {
         size_t n = 0;
@@ -705,14 +698,6 @@ static enum nd_status make_decoded(struct nd_reader *r, struct nd_error *err)
     }
     r->decoded.x = nd_tensor_room(most * sizeof *r->decoded.x);
     return r->decoded.x != NULL ? ND_OK : nd_fail_memory(err);
-}
-
-/* From now on quantised values of a device are held for one tensor at a time. ND_ERR_MEMORY. */
-static enum nd_status reader_be_lazy(struct nd_reader *r, struct nd_error *err)
-{
-    r->is_lazy = true;
-    r->decoded_tensor = SIZE_MAX;
-    return make_decoded(r, err);
 }
 
 static enum nd_status make_steps(struct nd_evaluator *w, struct nd_error *err)
@@ -732,15 +717,6 @@ static enum nd_status make_steps(struct nd_evaluator *w, struct nd_error *err)
     }
     w->step.x = nd_tensor_room(most * sizeof *w->step.x);
     return w->step.x != NULL ? reader_be_lazy(&w->reader, err) : nd_fail_memory(err);
-}
-
-static enum nd_status make_counts(struct nd_evaluator *w, struct nd_error *err)
-{
-    size_t n;
-    if (!nd_size_mul(w->count_n, w->reader.plan->n_devices, &n))
-        return nd_fail(err, ND_E_SIZE_OVERFLOW, NULL, "an output is too large");
-    w->counts = nd_calloc(n, sizeof *w->counts);
-    return w->counts != NULL || n == 0 ? ND_OK : nd_fail_memory(err);
 }
 
 static enum nd_status begin(void *state, void *context, struct nd_error *err)
@@ -767,7 +743,11 @@ static enum nd_status begin(void *state, void *context, struct nd_error *err)
     if (w->evaluation->layers != NULL)
         ND_TRY(nd_incremental_init(&w->incremental, plan, w->evaluation->layers, err));
     ND_TRY(nd_substituted_make(plan, &w->substituted, err));
-    return make_counts(w, err);
+    size_t n;
+    if (!nd_size_mul(w->count_n, w->reader.plan->n_devices, &n))
+        return nd_fail(err, ND_E_SIZE_OVERFLOW, NULL, "an output is too large");
+    w->counts = nd_calloc(n, sizeof *w->counts);
+    return w->counts != NULL || n == 0 ? ND_OK : nd_fail_memory(err);
 }
 
 /* Its tallies go into the whole. */

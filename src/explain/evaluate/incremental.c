@@ -1,7 +1,7 @@
 /* After a change of one tensor, computes again only what depends on it. */
 #include "explain/evaluate/incremental.h"
 
-#include "core/memory.h"
+#include "core/items.h"
 
 enum nd_status nd_incremental_find_layers(const struct nd_plan *plan, struct nd_byte_layers **out,
                                           struct nd_error *err)
@@ -126,9 +126,7 @@ static enum nd_status run_slowly(struct nd_incremental *r, size_t layer, struct 
         status = r->change != NULL ? nd_byte_layer_evaluate_with(r->runner, layer, r->change->options,
                                                                  r->change->context, inputs, &qvalues, err)
                                    : nd_byte_layer_evaluate(r->runner, layer, inputs, &qvalues, err);
-    for (size_t i = 0; i < n && inputs != NULL; i++)
-        nd_array_deinit(&inputs[i]);
-    free(inputs);
+    ND_DEINIT_EACH(nd_array_deinit, inputs, n);
     if (status == ND_OK && qvalues.n != r->reference[step].tensor_view.n)
         status = nd_fail(err, ND_E_EXACT_SHAPE, NULL, "a layer has another shape");
     if (status == ND_OK)
@@ -177,17 +175,6 @@ static enum nd_status add_up(const struct nd_packed *a, const struct nd_packed *
     return has_room ? ND_OK : nd_fail_memory(err);
 }
 
-static void forget_read(struct nd_incremental *r, size_t layer)
-{
-    const size_t *tensors;
-    size_t n = nd_byte_layer_inputs(r->layers, layer, &tensors);
-    for (size_t i = 0; i < n; i++) {
-        size_t step = r->plan->step_of_tensor[tensors[i]];
-        if (r->last_reader[step] == layer)
-            nd_packed_deinit(&r->made[step]);
-    }
-}
-
 /* Layers are in graph order: what reads the step comes behind it. */
 static void set_changed(struct nd_incremental *r, size_t step, const struct nd_packed *to)
 {
@@ -228,7 +215,13 @@ static enum nd_status run_layers(struct nd_incremental *r, size_t from, struct n
         if (!is_reached(r, u) && !is_made_anew(r, u))
             continue;
         status = run_layer(r, u, sums, &why);
-        forget_read(r, u);
+        const size_t *tensors;
+        size_t n = nd_byte_layer_inputs(r->layers, u, &tensors);
+        for (size_t i = 0; i < n; i++) {
+            size_t step = r->plan->step_of_tensor[tensors[i]];
+            if (r->last_reader[step] == u)
+                nd_packed_deinit(&r->made[step]);
+        }
     }
     for (size_t i = 0; i < r->n_touched; i++)
         r->changed[r->touched[i]] = NULL;

@@ -755,16 +755,6 @@ struct decided {
     size_t n_npu, n_not;
 };
 
-static struct decided count_decided(const struct nd_fallback *f, size_t device)
-{
-    struct decided all = {0};
-    for (size_t s = 0; s < f->plan->n_steps; s++) {
-        all.n_npu += f->values[nd_fallback_at(f, device, s)] >= ND_FALLBACK_DECISION;
-        all.n_not += f->values[nd_fallback_at(f, device, s)] <= -ND_FALLBACK_DECISION;
-    }
-    return all;
-}
-
 /* Where nothing else was computed by an NPU, this one hardly was. The other way round it says nothing: single
  * layers that are not is what is looked for. */
 static enum nd_status judge_neighbours(struct nd_fallback *f, size_t device, size_t step,
@@ -855,7 +845,11 @@ static enum nd_status judge_device(struct nd_fallback *f, size_t device, struct 
 {
     if (f->plan->sources[device].is_failed)
         return ND_OK;
-    const struct decided all = count_decided(f, device);
+    struct decided all = {0};
+    for (size_t s = 0; s < f->plan->n_steps; s++) {
+        all.n_npu += f->values[nd_fallback_at(f, device, s)] >= ND_FALLBACK_DECISION;
+        all.n_not += f->values[nd_fallback_at(f, device, s)] <= -ND_FALLBACK_DECISION;
+    }
     for (size_t s = 0; s < f->plan->n_steps; s++)
         if (nd_fallback_is_judged(f, device, s))
             ND_TRY(judge_step(f, device, s, &all, err));

@@ -1,6 +1,5 @@
 /* Evidence is kept with its weight, and summed up. */
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -21,18 +20,14 @@ enum nd_status nd_fallback_add(struct nd_explained_execution *execution, const c
 {
     static const double least = 0.1;
     char *text = NULL;
-    va_list arguments;
     if (fabs(weight) < least)
         return ND_OK;
     struct nd_execution_evidence *grown =
         realloc(execution->evidence, (execution->n_evidence + 1) * sizeof *grown);
     ND_TRY_MEMORY(grown != NULL, err);
     execution->evidence = grown;
-    va_start(arguments, fmt);
-    int n = vasprintf(&text, fmt, arguments);
-    va_end(arguments);
-    if (n < 0)
-        return nd_fail_memory(err);
+    ND_MAKE_ARGUMENTS(text, fmt);
+    ND_TRY_MEMORY(text != NULL, err);
     grown[execution->n_evidence++] = (struct nd_execution_evidence){
         .kind = kind, .is_for_npu = weight > 0, .weight = fmin(fabs(weight), ND_FALLBACK_MAX), .text = text};
     return ND_OK;

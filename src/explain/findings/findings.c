@@ -473,19 +473,6 @@ static struct nd_diagnosis ask_others(const struct nd_examination *x, size_t dev
     return diagnosis;
 }
 
-/* Tensors of the same shape, the nearest first. */
-static void add_others(const struct nd_examination *x, size_t device, size_t step, struct nd_value_look *look)
-{
-    for (size_t s = step; s-- > 0 && look->n_others < ND_LOOK_OTHERS;) {
-        const struct nd_finding_look *other = nd_look_of(x, device, s);
-        if (other->kind != ND_LOOK_AS_FLOATS || !nd_shape_equal(&x->plan->shapes[s], &x->plan->shapes[step]))
-            continue;
-        look->names[look->n_others] = x->plan->steps[s].name;
-        look->others[look->n_others][0] = &x->floats[s];
-        look->others[look->n_others++][1] = &other->floats;
-    }
-}
-
 static bool is_grid(enum nd_fault_kind kind)
 {
     return kind == ND_FAULT_FP16_GRID || kind == ND_FAULT_BF16_GRID;
@@ -503,7 +490,15 @@ static enum nd_status say_values(const struct nd_examination *x, size_t device, 
         .test = &look->floats,
     };
     struct nd_findings found;
-    add_others(x, device, step, &values);
+    /* Tensors of the same shape, the nearest first. */
+    for (size_t s = step; s-- > 0 && values.n_others < ND_LOOK_OTHERS;) {
+        const struct nd_finding_look *other = nd_look_of(x, device, s);
+        if (other->kind != ND_LOOK_AS_FLOATS || !nd_shape_equal(&x->plan->shapes[s], &x->plan->shapes[step]))
+            continue;
+        values.names[values.n_others] = x->plan->steps[s].name;
+        values.others[values.n_others][0] = &x->floats[s];
+        values.others[values.n_others++][1] = &other->floats;
+    }
     ND_TRY(nd_look_at_values(&values, &found, err));
     for (size_t k = nd_values_skip_passed_on(&x->histories[device], &found); k < found.n; k++)
         if (!has_grid || !is_grid(found.items[k].kind))

@@ -261,17 +261,13 @@ enum nd_status nd_float_run(const struct nd_float_case *c, enum nd_float_reading
 
 /* ---- bounds ---- */
 
-static double probable_gamma(size_t n_terms, double u)
-{
-    double n = (double)n_terms + 2;
-    return expm1(lambda * sqrt(n) * u + n * u * u / (1 - u));
-}
-
 static enum nd_status bound_sums(const struct nd_float_case *c, size_t n_terms, const struct nd_array *exact,
                                  double *bound, struct nd_error *err)
 {
     ND_CLEANUP(nd_array_deinit) struct nd_array magnitudes = {0};
-    double gamma = probable_gamma(n_terms, ldexp(1, -c->digits));
+    double u = ldexp(1, -c->digits);
+    double n = (double)n_terms + 2;
+    double gamma = expm1(lambda * sqrt(n) * u + n * u * u / (1 - u));
     ND_TRY(nd_float_run(c, ND_FLOAT_MAGNITUDES, 0, &magnitudes, err));
     for (size_t i = 0; i < exact->n && i < magnitudes.n; i++)
         bound[i] = gamma * fabs(magnitudes.x[i]);

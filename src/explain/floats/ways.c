@@ -2,7 +2,6 @@
 #include "explain/floats/floats.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 
 #include "arithmetic/variants/attributes.h"
@@ -102,10 +101,7 @@ void nd_tell_way(struct nd_ways *s, const struct nd_way_score *score, enum nd_fa
                                       .may_be_arithmetic = kind == ND_FAULT_NARROW_TYPE && !s->is_whole,
                                       .is_exact = true,
                                       .finding = {kind, SIZE_MAX, -1, amount, explained, score->n_far, "", 0}};
-    va_list arguments;
-    va_start(arguments, fmt);
-    vsnprintf(s->out->finding.text, sizeof s->out->finding.text, fmt, arguments);
-    va_end(arguments);
+    ND_PRINT_ARGUMENTS(s->out->finding.text, fmt);
 }
 
 enum nd_status nd_try_way(struct nd_ways *s, const struct nd_float_way *way, const char *name,

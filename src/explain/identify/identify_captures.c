@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "arithmetic/variants/layer_other.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/statistics/distributions.h"
 #include "explain/identify/identify.h"
 #include "explain/plan/replay.h"
@@ -61,7 +61,7 @@ static bool has_curve(const struct nd_identify_tally *t, const struct nd_arithme
     return true;
 }
 
-static size_t count_classes(struct nd_identify_result *out)
+static void conclude(struct nd_identify_result *out)
 {
     bool is_there[ND_ARITHMETIC_MAX] = {false};
     size_t n = 0;
@@ -70,12 +70,7 @@ static size_t count_classes(struct nd_identify_result *out)
             is_there[out->class_of[p]] = true;
             n++;
         }
-    return n;
-}
-
-static void conclude(struct nd_identify_result *out)
-{
-    out->n_classes = count_classes(out);
+    out->n_classes = n;
     out->verdict = out->best == SIZE_MAX || out->n_open < ND_IDENTIFY_MIN ? ND_IDENTIFY_TOO_FEW
                    : out->n_classes == 0                                  ? ND_IDENTIFY_NONE
                    : out->n_classes == 1                                  ? ND_IDENTIFY_SINGLE
@@ -163,20 +158,6 @@ static bool is_better(const struct nd_identify_result *out, size_t p, size_t q)
     return out->cost[p] * (double)out->n_seen[q] < out->cost[q] * (double)out->n_seen[p];
 }
 
-static void add_layer(const struct nd_identify_result *layer, struct nd_identify_result *out)
-{
-    out->n += layer->n;
-    out->n_open += layer->n_open;
-    out->n_deciding += layer->n_deciding;
-    for (size_t p = 0; p < out->n_arithmetics; p++) {
-        out->is_applicable[p] = out->is_applicable[p] || layer->is_applicable[p];
-        out->is_possible[p] = out->is_possible[p] && layer->is_possible[p];
-        out->n_wrong[p] += layer->n_wrong[p];
-        out->n_seen[p] += layer->n_seen[p];
-        out->cost[p] += layer->cost[p];
-    }
-}
-
 void nd_identify_combine(const struct nd_identify_result *results, size_t n, struct nd_identify_result *out)
 {
     bool has_none = false;
@@ -185,7 +166,17 @@ void nd_identify_combine(const struct nd_identify_result *results, size_t n, str
     for (size_t p = 0; p < out->n_arithmetics; p++)
         out->is_possible[p] = true;
     for (size_t u = 0; u < n; u++) {
-        add_layer(&results[u], out);
+        const struct nd_identify_result *layer = &results[u];
+        out->n += layer->n;
+        out->n_open += layer->n_open;
+        out->n_deciding += layer->n_deciding;
+        for (size_t p = 0; p < out->n_arithmetics; p++) {
+            out->is_applicable[p] = out->is_applicable[p] || layer->is_applicable[p];
+            out->is_possible[p] = out->is_possible[p] && layer->is_possible[p];
+            out->n_wrong[p] += layer->n_wrong[p];
+            out->n_seen[p] += layer->n_seen[p];
+            out->cost[p] += layer->cost[p];
+        }
         has_none = has_none || results[u].verdict == ND_IDENTIFY_NONE;
     }
     for (size_t p = 0; p < out->n_arithmetics; p++) {
@@ -696,9 +687,7 @@ static enum nd_status identify_capture(const struct nd_model *model, const struc
 
 static void deinit_device(struct nd_identified_device *device)
 {
-    for (size_t p = 0; p < device->n_probes; p++)
-        free(device->probes[p].name);
-    free(device->probes);
+    ND_FREE_EACH(device->probes, device->n_probes, .name);
     for (size_t s = 0; s < device->n_layers; s++)
         ND_FREE_ALL(device->layers[s].name, device->layers[s].op_types, device->layers[s].why_not,
                     device->layers[s].steps, device->layers[s].answer);

@@ -210,18 +210,6 @@ static void add_listed(struct nd_explain_constants *constants, size_t channel)
     }
 }
 
-static void add_factors(struct nd_explain_constants *constants, size_t channel, double factor)
-{
-    double near = rint(factor / finest_factor) * finest_factor;
-    bool is_near = near > 0 && fabs(factor / near - 1) < near_factor && near != 1;
-    if (is_near) {
-        add(constants, ND_CONSTANTS_WEIGHTS_SCALED, channel, near);
-        add(constants, ND_CONSTANTS_WEIGHTS_RECODED, channel, near);
-    }
-    if (factor > 0)
-        add(constants, ND_CONSTANTS_WEIGHTS_SCALED, channel, factor);
-}
-
 /* By how much the quantised values of weights are too high: some of them may be clipped then, so that the
  * effect is not that of a zero point. */
 static enum nd_status find_shift(struct nd_layer_diagnosis *diagnosis, size_t channel, const double *biases,
@@ -276,7 +264,14 @@ static enum nd_status list_changes(struct nd_layer_diagnosis *diagnosis, struct 
     add_listed(constants, channel);
     if (!find_line(diagnosis, channel, biases, &factor, &moved))
         return ND_OK;
-    add_factors(constants, channel, factor);
+    double near = rint(factor / finest_factor) * finest_factor;
+    bool is_near = near > 0 && fabs(factor / near - 1) < near_factor && near != 1;
+    if (is_near) {
+        add(constants, ND_CONSTANTS_WEIGHTS_SCALED, channel, near);
+        add(constants, ND_CONSTANTS_WEIGHTS_RECODED, channel, near);
+    }
+    if (factor > 0)
+        add(constants, ND_CONSTANTS_WEIGHTS_SCALED, channel, factor);
     return find_shift(diagnosis, channel, biases, moved, err);
 }
 

@@ -1,7 +1,6 @@
 /* How far inputs can bring the values of a layer: what rounding and clipping took from them is put back, this
  * way and that. */
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 
 #include "arithmetic/exact/linear/rounding.h"
@@ -24,10 +23,7 @@ enum { ND_ROUNDED_TWICE_TEXT_BYTES = 160 };
 static void ND_PRINTF(4, 5) add_hypothesis(struct nd_layer_diagnosis_hypotheses *h, enum nd_fault_kind kind,
                                            const double *qvalues, const char *fmt, ...)
 {
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(h->texts[h->n], sizeof h->texts[h->n], fmt, args);
-    va_end(args);
+    ND_PRINT_ARGUMENTS(h->texts[h->n], fmt);
     h->items[h->n] = (struct nd_hypothesis){kind, h->texts[h->n], qvalues};
     h->n++;
 }
@@ -396,9 +392,17 @@ static enum nd_status take_samples(struct nd_input_layer_diagnosis *input, size_
     return ND_OK;
 }
 
-/* Several are the same where the zero point is 0, or no value is negative: the first says it. */
-static void list_hypotheses(struct nd_input_layer_diagnosis *input)
+static enum nd_status nd_input_layer_diagnosis_run(struct nd_input_layer_diagnosis *input, struct nd_error *err)
 {
+    struct counts counts = {.n_strange = 0}, again = {.n_strange = 0};
+    size_t best = 0;
+    ND_TRY(make_room(input, err));
+    ND_TRY(take_samples(input, 0, &counts, err));
+    for (size_t a = 1; a < ND_N_INPUT_ARITHMETICS; a++)
+        best = counts.n_wrong[a] < counts.n_wrong[best] ? a : best;
+    if (best > 0)
+        ND_TRY(take_samples(input, best, &again, err));
+    /* Several are the same where the zero point is 0, or no value is negative: the first says it. */
     size_t n = input->diagnosis.n_samples * input->diagnosis.n;
     input->n_hypotheses = 0;
     for (size_t f = 0; f < ND_N_INPUT_FAULTS; f++) {
@@ -410,32 +414,12 @@ static void list_hypotheses(struct nd_input_layer_diagnosis *input)
             input->hypotheses[input->n_hypotheses++] =
                 (struct nd_hypothesis){faults[f].kind, faults[f].text, input->faults[f]};
     }
-}
-
-static enum nd_status nd_input_layer_diagnosis_run(struct nd_input_layer_diagnosis *input, struct nd_error *err)
-{
-    struct counts counts = {.n_strange = 0}, again = {.n_strange = 0};
-    size_t best = 0;
-    ND_TRY(make_room(input, err));
-    ND_TRY(take_samples(input, 0, &counts, err));
-    for (size_t a = 1; a < ND_N_INPUT_ARITHMETICS; a++)
-        best = counts.n_wrong[a] < counts.n_wrong[best] ? a : best;
-    if (best > 0)
-        ND_TRY(take_samples(input, best, &again, err));
-    list_hypotheses(input);
     if (counts.n_strange > 0)
         return ND_OK;
     bool is_whole = counts.n_wrong[best] == 0;
     input->why = is_whole && best > 0 ? "arithmetic" : is_whole ? "exact" : "float-rounding";
     input->follows = is_whole && best > 0 ? arithmetics[best].text : "";
     return ND_OK;
-}
-
-static void nd_input_layer_diagnosis_deinit(struct nd_input_layer_diagnosis *input)
-{
-    nd_layer_diagnosis_deinit(&input->diagnosis);
-    for (size_t f = 0; f < ND_N_INPUT_FAULTS; f++)
-        free(input->faults[f]);
 }
 
 enum { MAX_LAYERS = 24 }; /* of a device: those with the greatest effect */
@@ -741,19 +725,6 @@ static enum nd_status diagnose_layer(struct nd_layer_diagnosis *diagnosis, size_
     return status;
 }
 
-/* Values that are further off than float arithmetic of any kind brings a quantiser. */
-static size_t count_past(const struct nd_layer_diagnosis *diagnosis, double allowance)
-{
-    /* LSB of 8 bits, and of 16 in half precision (11 bits); chosen: twice what that makes. */
-    static const double rounded = 1, rounded_wide = 32;
-    const struct nd_tensor *tensor = nd_plan_tensor(diagnosis->job->plan, diagnosis->step);
-    double most = fmax(allowance, nd_dtype_size_bytes(tensor->dtype) > 1 ? rounded_wide : rounded);
-    size_t n = 0;
-    for (size_t i = 0; i < diagnosis->n_samples * diagnosis->n; i++)
-        n += isfinite(diagnosis->values[i]) && fabs(diagnosis->qvalues[i] - diagnosis->expected[i]) > most;
-    return n;
-}
-
 static enum nd_status diagnose_of_input(struct nd_input_layer_diagnosis *input, struct nd_error *err)
 {
     const struct nd_layer_diagnosis *diagnosis = &input->diagnosis;
@@ -764,7 +735,15 @@ static enum nd_status diagnose_of_input(struct nd_input_layer_diagnosis *input, 
     evidence.hypotheses = input->hypotheses;
     evidence.n_hypotheses = input->n_hypotheses;
     struct nd_diagnosis found;
-    size.n_past = count_past(diagnosis, evidence.noise);
+    /* Values that are further off than float arithmetic of any kind brings a quantiser. */
+    /* LSB of 8 bits, and of 16 in half precision (11 bits); chosen: twice what that makes. */
+    static const double rounded = 1, rounded_wide = 32;
+    const struct nd_tensor *tensor = nd_plan_tensor(diagnosis->job->plan, diagnosis->step);
+    double most = fmax(evidence.noise, nd_dtype_size_bytes(tensor->dtype) > 1 ? rounded_wide : rounded);
+    size_t n = 0;
+    for (size_t i = 0; i < diagnosis->n_samples * diagnosis->n; i++)
+        n += isfinite(diagnosis->values[i]) && fabs(diagnosis->qvalues[i] - diagnosis->expected[i]) > most;
+    size.n_past = n;
     ND_TRY(nd_diagnose(&evidence, &found, err));
     return nd_explain_fault_verdict(job, diagnosis->device, diagnosis->step, &size, &found, err);
 }
@@ -784,7 +763,9 @@ static enum nd_status diagnose_input(const struct nd_explain_job *job, struct nd
         status = diagnose_of_input(&input, err);
     if (layer->judgement.state == ND_LAYER_FOLLOWS)
         layer->n_unexplained = 0;
-    nd_input_layer_diagnosis_deinit(&input);
+    nd_layer_diagnosis_deinit(&input.diagnosis);
+    for (size_t f = 0; f < ND_N_INPUT_FAULTS; f++)
+        free(input.faults[f]);
     return status;
 }
 

@@ -20,12 +20,6 @@ static void explain_pairs_init(struct nd_explain_pairs *pairs)
     *pairs = (struct nd_explain_pairs){.chosen = SIZE_MAX};
 }
 
-static void explain_pairs_deinit(struct nd_explain_pairs *pairs)
-{
-    free(pairs->qvalues);
-    explain_pairs_init(pairs);
-}
-
 struct look {
     struct nd_explain_pairs *pairs;
     const struct nd_array *given;
@@ -48,17 +42,6 @@ static enum nd_status look_at(void *context, size_t which, const struct nd_array
     for (size_t i = 0; i < qvalues->n; i++)
         pairs->n_wrong[which] += qvalues->x[i] != look->given->x[i];
     return ND_OK;
-}
-
-/* One sample of the layer: `given` is what the device has. Counts, or fills quantised values[given->n] where
- * those are not NULL. */
-static enum nd_status explain_pairs_look(struct nd_explain_pairs *pairs, const struct nd_exact_layer *layer,
-                                         const struct nd_rounding_rule *usual, const struct nd_array *given,
-                                         double *qvalues, struct nd_error *err)
-{
-    struct look look = {pairs, given, qvalues};
-    pairs->n_known += qvalues == NULL ? given->n : 0;
-    return nd_layer_in_pairs(layer, usual, look_at, &look, err);
 }
 
 /* After the first pass: chooses the one that leaves the fewest wrong quantised values, of n_wrong that exact
@@ -281,7 +264,8 @@ void nd_layer_diagnosis_deinit(struct nd_layer_diagnosis *diagnosis)
 {
     ND_FREE_ALL(diagnosis->qvalues, diagnosis->values, diagnosis->expected, diagnosis->others,
                 diagnosis->attribute.qvalues);
-    explain_pairs_deinit(&diagnosis->pairs);
+    free(diagnosis->pairs.qvalues);
+    explain_pairs_init(&diagnosis->pairs);
     nd_explain_constants_deinit(&diagnosis->constants);
     for (size_t k = 0; k < ND_LAYER_DIAGNOSIS_FUSIONS; k++)
         free(diagnosis->fusions[k]);
@@ -608,7 +592,11 @@ static enum nd_status keep_pairs(struct nd_layer_diagnosis *diagnosis, const str
         diagnosis->pairs.qvalues != NULL ? diagnosis->pairs.qvalues + diagnosis->slot * diagnosis->n : NULL;
     if (diagnosis->layer_arithmetic != NULL || diagnosis->is_other || given->n != diagnosis->n)
         return ND_OK;
-    return explain_pairs_look(&diagnosis->pairs, layer, &diagnosis->usual, given, qvalues, err);
+    /* One sample of the layer: `given` is what the device has. Counts, or fills quantised values[given->n]
+     * where those are not NULL. */
+    struct look look = {&diagnosis->pairs, given, qvalues};
+    diagnosis->pairs.n_known += qvalues == NULL ? given->n : 0;
+    return nd_layer_in_pairs(layer, &diagnosis->usual, look_at, &look, err);
 }
 
 static enum nd_status make_layer_diagnosis_qvalues(void *context, const struct nd_exact_layer *layer,

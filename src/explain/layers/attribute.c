@@ -350,18 +350,6 @@ static bool counts_in(const struct nd_plan *plan, const struct nd_explanation *o
  * (docs/science/theory.md#majority). */
 enum { MIN_GROUPS = 3, MIN_MARGIN = 2 };
 
-static size_t count_groups(const struct nd_plan *plan, const struct nd_explanation *out)
-{
-    size_t n = 0;
-    for (size_t d = 0; d < plan->n_devices; d++) {
-        bool has_output = false;
-        for (size_t s = 0; s < plan->n_steps; s++)
-            has_output = has_output || (out->steps[s].is_model_output && counts_in(plan, out, d, s));
-        n += has_output;
-    }
-    return n;
-}
-
 /* An output that no reference reaches, or NULL. */
 static const struct nd_explained_step *find_unreached(const struct nd_explanation *out)
 {
@@ -408,7 +396,14 @@ static enum nd_status nd_explain_conclude_majority(const struct nd_evaluation *e
         margin += r->margin;
         divergence += r->common_divergence;
     }
-    majority->n_groups = count_groups(plan, out);
+    size_t n = 0;
+    for (size_t d = 0; d < plan->n_devices; d++) {
+        bool has_output = false;
+        for (size_t s = 0; s < plan->n_steps; s++)
+            has_output = has_output || (out->steps[s].is_model_output && counts_in(plan, out, d, s));
+        n += has_output;
+    }
+    majority->n_groups = n;
     majority->split_share = n_voted > 0 ? n_split / n_voted : NAN;
     majority->margin = n_split > 0 ? margin / n_split : NAN;
     /* Without a difference there is nothing to be decided. */
@@ -460,17 +455,6 @@ static void finish(struct nd_decomposition *sum)
 static bool is_known(const struct nd_explanation *out, size_t device, size_t step)
 {
     return out->steps[step].has_float && out->devices[device].layers[step].has_total;
-}
-
-/* attribute.c: the error against the float reference, of a step and of the model's outputs. */
-static void nd_explain_quality_of_step(const struct nd_evaluation *evaluation, size_t device, size_t step,
-                                       struct nd_explanation *out)
-{
-    struct nd_decomposition *quality = &out->devices[device].layers[step].quality;
-    *quality = (struct nd_decomposition){0};
-    for (size_t i = 0; i < evaluation->plan->n_samples && is_known(out, device, step); i++)
-        add(evaluation, i, device, step, quality);
-    finish(quality);
 }
 
 static enum nd_status nd_explain_quality_of_output(const struct nd_evaluation *evaluation, size_t device,
@@ -550,7 +534,11 @@ static void sum_layer(const struct nd_evaluation *evaluation, struct nd_explanat
     finish_part(&layer->passed_on, layer->n_qvalues, layer->is_examined && layer->has_total);
     finish_part(&layer->total, layer->n_qvalues, layer->has_total);
     layer->explained_fraction = NAN;
-    nd_explain_quality_of_step(evaluation, device, step, out);
+    struct nd_decomposition *quality = &out->devices[device].layers[step].quality;
+    *quality = (struct nd_decomposition){0};
+    for (size_t i = 0; i < evaluation->plan->n_samples && is_known(out, device, step); i++)
+        add(evaluation, i, device, step, quality);
+    finish(quality);
 }
 
 /* The tensors of the layer's inputs have been summed: they come before it. */

@@ -148,17 +148,6 @@ static size_t arithmetic_of_kind(const struct nd_observed_arithmetic *observatio
     return n_kind >= FEWEST && most + 1 >= n_kind ? best : SIZE_MAX;
 }
 
-/* The first layer of i's kind of which nothing is known: its arithmetic is that of all of them. */
-static size_t first_unknown(const struct nd_observed_arithmetic *observations, size_t i)
-{
-    size_t first = 0;
-    while (first < i &&
-           (!observations[first].is_counted || observations[first].standing != ND_STANDING_UNKNOWN ||
-            strcmp(observations[first].op_types, observations[i].op_types) != 0))
-        first++;
-    return first;
-}
-
 /* Kinds of layers of which the arithmetic says nothing may have one of values: at least three layers, all but
  * one. */
 static void settle_others(struct nd_observed_arithmetic *observations, size_t n)
@@ -169,7 +158,12 @@ static void settle_others(struct nd_observed_arithmetic *observations, size_t n)
         observed->follows = observed->is_exact = true;
         if (!observed->is_counted || observed->standing != ND_STANDING_UNKNOWN)
             continue;
-        size_t first = first_unknown(observations, i);
+        /* The first layer of i's kind of which nothing is known: its arithmetic is that of all of them. */
+        size_t first = 0;
+        while (first < i &&
+               (!observations[first].is_counted || observations[first].standing != ND_STANDING_UNKNOWN ||
+                strcmp(observations[first].op_types, observations[i].op_types) != 0))
+            first++;
         observed->arithmetic = first < i ? observations[first].arithmetic
                                          : arithmetic_of_kind(observations, n, observed->op_types);
         if (observed->arithmetic == SIZE_MAX)
@@ -363,11 +357,13 @@ static bool is_but_one_type(const struct group *group, size_t arithmetic)
     return true;
 }
 
-/* A processor that has integer arithmetic uses it where it can: two layers that follow a fixed point
- * arithmetic, and do not round plainly, outweigh any number of layers in floats; so does one, where only one
- * operator type is in floats. */
-static size_t prefer_fixed_point(const struct group *group, size_t best)
+/* Of the whole device; SIZE_MAX without a majority. */
+static size_t arithmetic_of_device(const struct group *group)
 {
+    size_t n_fitting, best = commonest(group, &n_fitting);
+    /* A processor that has integer arithmetic uses it where it can: two layers that follow a fixed point
+     * arithmetic, and do not round plainly, outweigh any number of layers in floats; so does one, where only
+     * one operator type is in floats. */
     size_t n_arithmetics, most = 0, found = best;
     nd_rounding_rules(&n_arithmetics);
     for (size_t p = 0; p < n_arithmetics && nd_is_plain(best); p++) {
@@ -377,14 +373,6 @@ static size_t prefer_fixed_point(const struct group *group, size_t best)
             found = p;
         }
     }
-    return found;
-}
-
-/* Of the whole device; SIZE_MAX without a majority. */
-static size_t arithmetic_of_device(const struct group *group)
-{
-    size_t n_fitting, best = commonest(group, &n_fitting);
-    size_t found = prefer_fixed_point(group, best);
     if (found != best)
         n_fitting = count_fitting(group, best, found) + count_fitting(group, found, SIZE_MAX);
     return n_fitting > 0 && 2 * n_fitting > count_informed(group) ? found : SIZE_MAX;

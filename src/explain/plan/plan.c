@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "core/error.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/processes/parallel.h"
 #include "core/text/strbuf.h"
 #include "explain/evaluate/packed.h"
@@ -64,9 +64,7 @@ static enum nd_status nd_survey_run(struct nd_survey *survey, const struct nd_mo
 
 static void nd_survey_deinit(struct nd_survey *survey)
 {
-    for (size_t e = 0; survey->tensors != NULL && e < survey->n_tensors; e++)
-        free(survey->tensors[e].why);
-    free(survey->tensors);
+    ND_FREE_EACH(survey->tensors, survey->n_tensors, .why);
     *survey = (struct nd_survey){0};
 }
 

@@ -6,7 +6,7 @@
 #include "arithmetic/exact/linear/quick.h"
 #include "arithmetic/exact/linear/rounding.h"
 #include "core/error.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/processes/parallel.h"
 #include "explain/plan/plan.h"
 #include "explain/plan/read_tensor.h"
@@ -121,9 +121,7 @@ enum nd_status nd_plan_hold(struct nd_plan *plan, struct nd_error *err)
 
 void nd_plan_release(struct nd_plan *plan)
 {
-    for (size_t i = 0; plan->decoded != NULL && i < plan->n_devices * plan->n_steps; i++)
-        free(plan->decoded[i]);
-    free(plan->decoded);
+    ND_FREE_ITEMS(plan->decoded, plan->n_devices * plan->n_steps);
     plan->decoded = NULL;
 }
 

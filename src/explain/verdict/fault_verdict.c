@@ -377,7 +377,7 @@ static enum nd_status fault_verdict_of_kind(struct nd_explained_layer *layer,
                                             const struct nd_explain_error_size *size,
                                             const struct nd_diagnosis *diagnosis, struct nd_error *err)
 {
-    struct nd_strbuf text = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf text = {0};
     bool predicts_all = diagnosis->best.explained >= 1;
     if (predicts_all)
         nd_strbuf_puts(&text, "the fault predicts every wrong value; ");
@@ -386,11 +386,8 @@ static enum nd_status fault_verdict_of_kind(struct nd_explained_layer *layer,
                          fmin(100 * diagnosis->best.explained, 99.9));
     put_size(size, &text);
     bool is_proven = predicts_all && diagnosis->n_rivals == 0;
-    enum nd_status status = keep_fault(layer, diagnosis, err);
-    if (status == ND_OK)
-        return nd_judge_faulty(layer, is_proven ? ND_CERTAINTY_PROVEN : ND_CERTAINTY_LIKELY, NULL, &text, err);
-    nd_strbuf_deinit(&text);
-    return status;
+    ND_TRY(keep_fault(layer, diagnosis, err));
+    return nd_judge_faulty(layer, is_proven ? ND_CERTAINTY_PROVEN : ND_CERTAINTY_LIKELY, NULL, &text, err);
 }
 
 /* What it read of an input need not be what was recorded of that. */

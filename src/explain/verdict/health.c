@@ -90,19 +90,6 @@ static bool is_passed_on(const struct nd_explained_layer *layer, const struct nd
             is_kind(finding, ND_FAULT_CONSTANT));
 }
 
-static void drop_passed_on(struct nd_explained_device *device)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < device->n_findings; i++) {
-        struct nd_explained_finding *finding = &device->findings[i];
-        if (is_passed_on(&device->layers[finding->step], finding))
-            free(finding->fault.text);
-        else
-            device->findings[n++] = *finding;
-    }
-    device->n_findings = n;
-}
-
 /* health.c: accuses the tensors of which the capture says something that is wrong: type, scale, zero
  * point; and those that cannot be examined and are one quantised value throughout. Drops what is said of
  * quantised values that pile up in a layer that follows. ND_ERR_MEMORY. */
@@ -110,7 +97,15 @@ static enum nd_status nd_explain_fault_verdict_labels(const struct nd_explain_jo
                                                       struct nd_error *err)
 {
     struct nd_explained_device *out = &job->out->devices[device];
-    drop_passed_on(out);
+    size_t n = 0;
+    for (size_t i = 0; i < out->n_findings; i++) {
+        struct nd_explained_finding *finding = &out->findings[i];
+        if (is_passed_on(&out->layers[finding->step], finding))
+            free(finding->fault.text);
+        else
+            out->findings[n++] = *finding;
+    }
+    out->n_findings = n;
     for (size_t i = 0; i < out->n_findings; i++) {
         struct nd_explained_layer *layer = &out->layers[out->findings[i].step];
         const char *proof = prove(job->plan, layer, &out->findings[i]);
@@ -374,14 +369,6 @@ static bool is_noise(const struct nd_explain_job *job, size_t device, size_t ste
            (double)layer->n_unexplained <= more_than_noise * noise->share * (double)layer->n_qvalues;
 }
 
-/* What it reads is not repeatable: the recorded inputs need not be those that it read, and nothing is said of
- * it. In YOLOv8n the simulator's layers read other values than it showed of such tensors. */
-static bool is_passed_on_noise(const struct nd_explain_job *job, size_t device, size_t step,
-                               const struct nd_explain_noise *noise)
-{
-    return !noise->is_own && job->out->devices[device].layers[step].judgement.state == ND_LAYER_UNEXPLAINED;
-}
-
 static enum nd_status judge_not_repeatable(struct nd_explained_layer *layer,
                                            const struct nd_explain_noise *noise, struct nd_strbuf *text,
                                            struct nd_error *err)
@@ -470,7 +457,10 @@ static enum nd_status settle_noise(const struct nd_explain_job *job, size_t devi
     struct nd_explain_noise noise;
     ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf text = {0};
     ND_TRY(nd_explain_measure_noise(job->plan, device, step, &noise, err));
-    bool is_passed = is_passed_on_noise(job, device, step, &noise);
+    /* What it reads is not repeatable: the recorded inputs need not be those that it read, and nothing is said
+     * of it. In YOLOv8n the simulator's layers read other values than it showed of such tensors. */
+    bool is_passed =
+        !noise.is_own && job->out->devices[device].layers[step].judgement.state == ND_LAYER_UNEXPLAINED;
     if ((!noise.is_own || noise.n_repeats == 0) && !is_passed)
         return ND_OK;
     if (noise.n_repeats > 0)
@@ -748,20 +738,6 @@ static enum nd_status acquit_unread(const struct nd_explain_job *job, size_t d, 
     return ND_OK;
 }
 
-/* Where the device is shown to record other values than its layers make, the size of an error in another
- * record accuses nobody. Seen: a Conv whose output has two quantisers, by 23 LSB (gen3, QAIRT 2.51.0). */
-static void doubt_records(struct nd_explained_device *device, size_t n_steps)
-{
-    for (size_t s = 0; s < n_steps; s++) {
-        const struct nd_judgement *judgement = &device->layers[s].judgement;
-        bool is_by_size = judgement->fault.kind == NULL && judgement->known_defect == NULL;
-        for (size_t i = 0; i < device->n_findings && is_by_size; i++)
-            if (judgement->state == ND_LAYER_FAULTY && device->findings[i].step != s &&
-                is_kind(&device->findings[i], ND_FAULT_WRONG_RECORD))
-                nd_judge_open(&device->layers[s]);
-    }
-}
-
 /* Whether a layer reads the step that was not captured, and all that do follow from what it was worked out to
  * be: readers come behind it. */
 static bool is_confirmed(const struct nd_plan *plan, const struct nd_explained_device *device, size_t step)
@@ -812,7 +788,16 @@ static enum nd_status sum_up(const struct nd_explain_job *job, size_t d, struct 
     if (device->failure != NULL)
         return ND_OK;
     ND_TRY(nd_explain_fault_verdict_labels(job, d, err));
-    doubt_records(device, job->plan->n_steps);
+    /* Where the device is shown to record other values than its layers make, the size of an error in another
+     * record accuses nobody. Seen: a Conv whose output has two quantisers, by 23 LSB (gen3, QAIRT 2.51.0). */
+    for (size_t s = 0; s < job->plan->n_steps; s++) {
+        const struct nd_judgement *judgement = &device->layers[s].judgement;
+        bool is_by_size = judgement->fault.kind == NULL && judgement->known_defect == NULL;
+        for (size_t i = 0; i < device->n_findings && is_by_size; i++)
+            if (judgement->state == ND_LAYER_FAULTY && device->findings[i].step != s &&
+                is_kind(&device->findings[i], ND_FAULT_WRONG_RECORD))
+                nd_judge_open(&device->layers[s]);
+    }
     ND_TRY(acquit_unread(job, d, err));
     ND_TRY(confirm_carried(job, d, err));
     for (size_t s = 0; s < job->plan->n_steps; s++) {

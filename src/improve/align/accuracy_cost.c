@@ -160,21 +160,6 @@ static void sum_up(const struct pricer *p)
     }
 }
 
-static enum nd_status make_workers(struct pricer *p, struct nd_error *err)
-{
-    p->n_workers = p->job->options->n_threads > 0 ? p->job->options->n_threads : nd_parallel_n_threads();
-    p->workers = nd_calloc(p->n_workers, sizeof *p->workers);
-    p->energies = nd_calloc(p->n_samples * p->n_outputs, sizeof *p->energies);
-    p->classes = nd_calloc(p->n_samples, sizeof *p->classes);
-    ND_TRY_MEMORY(p->workers != NULL && p->energies != NULL && p->classes != NULL, err);
-    for (size_t w = 0; w < p->n_workers; w++) {
-        p->workers[w].outputs = nd_calloc(N_MODELS * p->n_outputs, sizeof *p->workers[w].outputs);
-        ND_TRY_MEMORY(p->workers[w].outputs != NULL, err);
-        ND_TRY(nd_inputs_create(p->job->model, &p->workers[w].inputs, err));
-    }
-    return ND_OK;
-}
-
 /* The tensors of the model that are its outputs, numbered as those of the model that came. */
 static enum nd_status find_outputs(struct pricer *p, int m, struct nd_error *err)
 {
@@ -226,7 +211,17 @@ static enum nd_status prepare(struct pricer *p, struct nd_error *err)
         ND_TRY(nd_exact_graph_create(p->models[m], &p->graphs[m], err));
         ND_TRY(find_outputs(p, (int)m, err));
     }
-    return make_workers(p, err);
+    p->n_workers = p->job->options->n_threads > 0 ? p->job->options->n_threads : nd_parallel_n_threads();
+    p->workers = nd_calloc(p->n_workers, sizeof *p->workers);
+    p->energies = nd_calloc(p->n_samples * p->n_outputs, sizeof *p->energies);
+    p->classes = nd_calloc(p->n_samples, sizeof *p->classes);
+    ND_TRY_MEMORY(p->workers != NULL && p->energies != NULL && p->classes != NULL, err);
+    for (size_t w = 0; w < p->n_workers; w++) {
+        p->workers[w].outputs = nd_calloc(N_MODELS * p->n_outputs, sizeof *p->workers[w].outputs);
+        ND_TRY_MEMORY(p->workers[w].outputs != NULL, err);
+        ND_TRY(nd_inputs_create(p->job->model, &p->workers[w].inputs, err));
+    }
+    return ND_OK;
 }
 
 static void release(struct pricer *p)

@@ -471,19 +471,6 @@ static enum nd_status check_options(const struct nd_align_options *options, stru
     return ND_OK;
 }
 
-static enum nd_status check_model(const struct nd_model *model, struct nd_error *err)
-{
-    size_t n_quantised = 0;
-    for (size_t u = 0; u < nd_model_n_layers(model); u++)
-        n_quantised += nd_model_tensor(model, nd_model_layer(model, u)->tensor)->quant.n > 0;
-    if (n_quantised == 0)
-        return nd_fail(
-            err, ND_E_ALIGN_FLOAT, nd_model_path(model),
-            "'%s' has no quantised layer; only a model with QuantizeLinear and DequantizeLinear can be aligned",
-            nd_model_path(model));
-    return nd_model_check_static(model, err);
-}
-
 /* ---- the stages ---- */
 
 /* What the plan says of the layers goes to the result. ND_E_ALIGN_NOTHING where it plans none of the products.
@@ -647,7 +634,15 @@ enum nd_status nd_align(const struct nd_model *model, const struct nd_align_opti
     nd_align_options_init(&own);
     ND_TRY(nd_options_read(&own, sizeof own, options, err));
     ND_TRY(check_options(&own, err));
-    ND_TRY(check_model(model, err));
+    size_t n_quantised = 0;
+    for (size_t u = 0; u < nd_model_n_layers(model); u++)
+        n_quantised += nd_model_tensor(model, nd_model_layer(model, u)->tensor)->quant.n > 0;
+    if (n_quantised == 0)
+        return nd_fail(
+            err, ND_E_ALIGN_FLOAT, nd_model_path(model),
+            "'%s' has no quantised layer; only a model with QuantizeLinear and DequantizeLinear can be aligned",
+            nd_model_path(model));
+    ND_TRY(nd_model_check_static(model, err));
     struct nd_align_job job = {
         .options = &own, .original = model, .model = model, .result = nd_calloc(1, sizeof *job.result)};
     ND_TRY_MEMORY(job.result != NULL, err);

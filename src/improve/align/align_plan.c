@@ -16,13 +16,6 @@
  * arithmetics keep 21 bits at most. */
 static const double scale_slack = 1e-7;
 
-/* Not more than v, not less. */
-static float float_below(double v)
-{
-    float f = (float)v;
-    return (double)f > v ? nextafterf(f, 0) : f;
-}
-
 static float float_above(double v)
 {
     float f = (float)v;
@@ -96,7 +89,10 @@ static bool nd_align_choose_scales(const struct nd_align_task *task, struct nd_a
     for (size_t c = 0; c < task->n; c++) {
         double m = task->scale_x * task->least[c] / (double)out->scale_y;
         out->exponent[c] = exponent_above(m);
-        out->scale_w[c] = float_below(ldexp((double)out->scale_y / task->scale_x, -out->exponent[c]));
+        /* Not more than v, not less. */
+        double v = ldexp((double)out->scale_y / task->scale_x, -out->exponent[c]);
+        float f = (float)v;
+        out->scale_w[c] = (double)f > v ? nextafterf(f, 0) : f;
         double coarser = (double)out->scale_w[c] / task->least[c];
         squares += coarser * coarser;
     }
@@ -262,18 +258,6 @@ static const double min_weight = -128, greatest_weight = 127;
 static size_t channel_of(const struct nd_quant *quant, const struct nd_array *values, size_t i)
 {
     return nd_exact_channel(quant, &values->shape, i);
-}
-
-/* Quantised values of real numbers, half to even and clipped; by channel where quant has several scales. */
-static void nd_align_quantise(const double *reals, const struct nd_quant *quant, struct nd_array *qvalues)
-{
-    double low, high;
-    nd_qvalue_range(qvalues->dtype, &low, &high);
-    for (size_t i = 0; i < qvalues->n; i++) {
-        size_t c = channel_of(quant, qvalues, i);
-        double qvalue = nearbyint(reals[i] / (double)quant->scale[c]) + (double)quant->zero_point[c];
-        qvalues->x[i] = fmin(fmax(qvalue, low), high);
-    }
 }
 
 static enum nd_status find_reals(const struct nd_linear_input *input, double **out, struct nd_error *err)
@@ -446,7 +430,14 @@ static void set_weights(struct nd_align_layer *layer, const double *reals)
     int64_t zero = qvalues->dtype == ND_DTYPE_U8 ? 128 : 0;
     for (size_t c = 0; c < quant->n; c++)
         quant->zero_point[c] = zero;
-    nd_align_quantise(reals, quant, qvalues);
+    /* Quantised values of real numbers, half to even and clipped; by channel where quant has several scales. */
+    double low, high;
+    nd_qvalue_range(qvalues->dtype, &low, &high);
+    for (size_t i = 0; i < qvalues->n; i++) {
+        size_t c = channel_of(quant, qvalues, i);
+        double qvalue = nearbyint(reals[i] / (double)quant->scale[c]) + (double)quant->zero_point[c];
+        qvalues->x[i] = fmin(fmax(qvalue, low), high);
+    }
 }
 
 static enum nd_status take_bias(struct nd_align_layer *layer, const struct nd_align_now *now,
@@ -557,8 +548,14 @@ struct place {
     bool is_shared;
 };
 
-static void note(struct nd_align_step *step, const struct nd_align_layer *layer, bool is_from_float)
+/* Chooses what remains to be chosen, and settles the quantisers that it rests on. */
+static enum nd_status take_over(struct nd_align_plan *plan, struct nd_align_layer *layer,
+                                const struct place *place, bool is_from_float, struct nd_error *err)
 {
+    struct nd_quantiser *y = nd_quantiser_of(&plan->quantisers, layer->layer->tensor);
+    size_t n_left;
+    ND_TRY(nd_align_find_bias(layer, plan->arithmetics, plan->n_arithmetics, &n_left, err));
+    struct nd_align_step *step = &plan->steps[layer->layer->tensor];
     step->is_planned = true;
     step->obstacle = NULL;
     step->exponent = layer->exponent[0];
@@ -570,16 +567,6 @@ static void note(struct nd_align_step *step, const struct nd_align_layer *layer,
         step->has_exponents = step->has_exponents || layer->exponent[c] != layer->exponent[0];
         step->exponent = layer->exponent[c] > step->exponent ? layer->exponent[c] : step->exponent;
     }
-}
-
-/* Chooses what remains to be chosen, and settles the quantisers that it rests on. */
-static enum nd_status take_over(struct nd_align_plan *plan, struct nd_align_layer *layer,
-                                const struct place *place, bool is_from_float, struct nd_error *err)
-{
-    struct nd_quantiser *y = nd_quantiser_of(&plan->quantisers, layer->layer->tensor);
-    size_t n_left;
-    ND_TRY(nd_align_find_bias(layer, plan->arithmetics, plan->n_arithmetics, &n_left, err));
-    note(&plan->steps[layer->layer->tensor], layer, is_from_float);
     y->quant.scale[0] = layer->output.scale[0];
     y->quant.zero_point[0] = layer->output.zero_point[0];
     y->is_settled = true;

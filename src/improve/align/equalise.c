@@ -545,19 +545,18 @@ static enum nd_status recode(struct work *w, size_t i, struct nd_error *err)
 
 static enum nd_status recode_all(struct work *w, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     for (size_t p = 0; p < w->pairs->n; p++)
-        for (size_t b = 0; b < w->pairs->items[p].n_between && w->is_on[p] && status == ND_OK; b++)
-            status = fit_tensor(w, p, b, err);
-    for (size_t i = 0; i < w->pairs->n_products && status == ND_OK; i++)
+        for (size_t b = 0; b < w->pairs->items[p].n_between && w->is_on[p]; b++)
+            ND_TRY(fit_tensor(w, p, b, err));
+    for (size_t i = 0; i < w->pairs->n_products; i++)
         if (w->is_changed[i])
-            status = recode(w, i, err);
-    for (size_t n = 0; n < w->model->graph.n_nodes && status == ND_OK; n++) {
+            ND_TRY(recode(w, i, err));
+    for (size_t n = 0; n < w->model->graph.n_nodes; n++) {
         size_t tensor = nd_quantiser_tensor(w->model, n);
         if (tensor != ND_NO_INDEX && w->tensors[tensor].n > 0)
             w->nodes[w->n_nodes++] = (struct nd_recoded_node){.node = n, .quant = &w->tensors[tensor]};
     }
-    return status;
+    return ND_OK;
 }
 
 /* ---- the result ---- */
@@ -686,18 +685,6 @@ static enum nd_status nd_align_folds_init(const struct nd_align_options *options
         folds->n_samples += nd_align_n_samples(&fold->options);
     }
     return ND_OK;
-}
-
-static void nd_align_folds_deinit(struct nd_align_folds *folds)
-{
-    for (size_t i = 0; i < ND_ALIGN_FOLDS; i++)
-        for (size_t part = 0; part < 2; part++) {
-            struct nd_align_fold *fold = &folds->items[i];
-            for (size_t p = 0; fold->probes[part] != NULL && p < fold->n_probes; p++)
-                free(fold->probes[part][p].inputs);
-            ND_FREE_ALL(fold->probes[part], fold->views[part]);
-        }
-    *folds = (struct nd_align_folds){0};
 }
 
 static enum nd_status try_fold(const struct nd_align_job *job, const struct nd_align_fold *fold,
@@ -880,7 +867,15 @@ enum nd_status nd_align_equalise_best(struct nd_align_job *job, struct nd_error 
     if (status == ND_OK && s.n_on > 0)
         status = take_over(&s, err);
     nd_align_pairs_deinit(&s.pairs);
-    nd_align_folds_deinit(&s.folds);
+    struct nd_align_folds *folds = &s.folds;
+    for (size_t i = 0; i < ND_ALIGN_FOLDS; i++)
+        for (size_t part = 0; part < 2; part++) {
+            struct nd_align_fold *fold = &folds->items[i];
+            for (size_t p = 0; fold->probes[part] != NULL && p < fold->n_probes; p++)
+                free(fold->probes[part][p].inputs);
+            ND_FREE_ALL(fold->probes[part], fold->views[part]);
+        }
+    *folds = (struct nd_align_folds){0};
     ND_FREE_ALL(s.path, s.noises, s.best, s.is_on);
     return status;
 }

@@ -443,16 +443,6 @@ struct prover {
     struct share *shares; /* [n_edges] of the tensor that is made with another */
 };
 
-static double doubt_of(const struct prover *p, const struct nd_exact_layer *layer)
-{
-    double doubt = 0;
-    for (size_t i = 0; i < p->job->n_arithmetics; i++) {
-        double d = nd_layer_arithmetic_doubt(p->job->arithmetics[i], layer, p->memory);
-        doubt = d > doubt ? d : doubt;
-    }
-    return doubt;
-}
-
 static enum nd_status prove_product(const struct prover *p, const struct nd_exact_layer *layer,
                                     struct nd_alignment_layer *aligned, struct nd_error *err)
 {
@@ -515,7 +505,11 @@ static enum nd_status prove_alone(const struct prover *p, const struct nd_exact_
                                   struct nd_alignment_layer *aligned_layer, struct nd_error *err)
 {
     const struct nd_model *model = p->job->aligned;
-    double doubt = doubt_of(p, layer);
+    double doubt = 0;
+    for (size_t i = 0; i < p->job->n_arithmetics; i++) {
+        double d = nd_layer_arithmetic_doubt(p->job->arithmetics[i], layer, p->memory);
+        doubt = d > doubt ? d : doubt;
+    }
     aligned_layer->state = ND_ALIGN_UNKNOWN;
     aligned_layer->reason = doubt >= 1 ? no_operand : doubt > 0 ? near_arithmetic : NULL;
     if (aligned_layer->reason == NULL &&

@@ -668,16 +668,15 @@ static void deinit_job(struct nd_lint_job *job)
 
 static enum nd_status look(struct nd_lint_job *job, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     size_t n_rules;
     const struct nd_lint_rule *rules = nd_lint_rules(&n_rules);
     for (size_t r = 0; r < n_rules; r++) {
         job->rule = &rules[r];
-        for (size_t n = 0; n < job->graph->n_nodes && status == ND_OK; n++)
+        for (size_t n = 0; n < job->graph->n_nodes; n++)
             if (job->graph->nodes[n].is_alive)
-                status = looks[r](job, n, err);
+                ND_TRY(looks[r](job, n, err));
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status mend(struct nd_lint_job *job, const char *output, struct nd_error *err)

@@ -2,7 +2,6 @@
  * docs/reference/lint.md. */
 #include "improve/lint/lint_job.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 
 #include "core/memory.h"
@@ -103,26 +102,16 @@ static const char *layer_name(const struct nd_lint_job *job, size_t node)
     return value != ND_NO_INDEX ? graph->tensors[value].name : nd_graph_node_name(graph->nodes[node].proto);
 }
 
-ND_PRINTF(1, 0)
-static char *print(const char *fmt, va_list arguments)
-{
-    char *text = NULL;
-    return vasprintf(&text, fmt, arguments) >= 0 ? text : NULL;
-}
-
 enum nd_status nd_lint_find(struct nd_lint_job *job, const struct nd_lint_at *at, struct nd_lint_finding **out,
                             struct nd_error *err, const char *fmt, ...)
 {
     struct nd_lint *result = job->result;
-    va_list arguments;
     if (!nd_grow((void **)&result->findings, &job->findings_capacity, result->n_findings + 1,
                  sizeof *result->findings))
         return nd_fail_memory(err);
     struct nd_lint_finding *finding = &result->findings[result->n_findings++];
     *finding = (struct nd_lint_finding){.rule = job->rule, .effect_lsb = at->effect_lsb};
-    va_start(arguments, fmt);
-    finding->message = print(fmt, arguments);
-    va_end(arguments);
+    ND_MAKE_ARGUMENTS(finding->message, fmt);
     finding->tensor = nd_strdup(layer_name(job, at->node));
     finding->node = nd_strdup(nd_graph_node_name(job->graph->nodes[at->node].proto));
     finding->op_type = nd_strdup(nd_onnx_text(job->graph->nodes[at->node].proto->op_type));
@@ -136,19 +125,13 @@ enum nd_status nd_lint_find(struct nd_lint_job *job, const struct nd_lint_at *at
 
 enum nd_status nd_lint_say_change(struct nd_lint_finding *finding, struct nd_error *err, const char *fmt, ...)
 {
-    va_list arguments;
-    va_start(arguments, fmt);
-    finding->change = print(fmt, arguments);
-    va_end(arguments);
+    ND_MAKE_ARGUMENTS(finding->change, fmt);
     return finding->change != NULL ? ND_OK : nd_fail_memory(err);
 }
 
 enum nd_status nd_lint_say_obstacle(struct nd_lint_finding *finding, struct nd_error *err, const char *fmt, ...)
 {
-    va_list arguments;
-    va_start(arguments, fmt);
-    finding->obstacle = print(fmt, arguments);
-    va_end(arguments);
+    ND_MAKE_ARGUMENTS(finding->obstacle, fmt);
     return finding->obstacle != NULL ? ND_OK : nd_fail_memory(err);
 }
 

@@ -65,7 +65,7 @@ static enum nd_status nd_promotions_as_widening(const struct nd_promote_job *job
 {
     size_t n_changes = 0;
     for (size_t i = 0; i < n; i++)
-        n_changes += nd_promotions_at(job->promotions, promotions[i])->n_changes;
+        n_changes += job->promotions->items[promotions[i]].n_changes;
     struct nd_wide_tensor *tensors = nd_calloc(n_changes + 1, sizeof *tensors);
     struct nd_channel_weights *weights = nd_calloc(n_changes + 1, sizeof *weights);
     *out = (struct nd_widening){.tensors = tensors, .weights = weights};
@@ -74,7 +74,7 @@ static enum nd_status nd_promotions_as_widening(const struct nd_promote_job *job
         return nd_fail_memory(err);
     }
     for (size_t i = 0; i < n; i++) {
-        const struct nd_promotion *promotion = nd_promotions_at(job->promotions, promotions[i]);
+        const struct nd_promotion *promotion = &job->promotions->items[promotions[i]];
         for (size_t c = 0; c < promotion->n_changes; c++) {
             const struct nd_change *change = &promotion->changes[c];
             if (change->is_range)
@@ -180,7 +180,7 @@ static enum nd_status nd_promotion_cost_of(const struct nd_promote_job *job, con
 
 static enum nd_status add_layer(struct nd_promote_job *job, size_t index, struct nd_error *err)
 {
-    const struct nd_promotion *promotion = nd_promotions_at(job->promotions, index);
+    const struct nd_promotion *promotion = &job->promotions->items[index];
     const struct nd_explained_step *step = &job->plan.steps[promotion->step];
     struct nd_promoted *result = job->result;
     size_t n_devices = job->options->n_devices;
@@ -208,13 +208,13 @@ static enum nd_status add_layer(struct nd_promote_job *job, size_t index, struct
 static enum nd_status nd_find_proposals(struct nd_promote_job *job, struct nd_error *err)
 {
     ND_TRY(nd_promotions_find(&job->plan, &job->promotions, err));
-    size_t n = nd_promotions_n(job->promotions);
+    size_t n = job->promotions->n;
     job->result->layers = nd_calloc(n + 1, sizeof *job->result->layers);
     job->order = nd_calloc(n + 1, sizeof *job->order);
     job->kept = nd_calloc(n + 1, sizeof *job->kept);
     ND_TRY_MEMORY(job->result->layers != NULL && job->order != NULL && job->kept != NULL, err);
     for (size_t i = 0; i < n; i++)
-        if (can_be_made(job, nd_promotions_at(job->promotions, i)))
+        if (can_be_made(job, &job->promotions->items[i]))
             ND_TRY(add_layer(job, i, err));
     return ND_OK;
 }
@@ -336,18 +336,6 @@ static enum nd_status nd_promote_capture(struct nd_promote_job *job, struct nd_e
 
 /* ---- against the float model ---- */
 
-static void count_right(const struct nd_comparison *comparison, size_t device, struct nd_measured *out)
-{
-    const struct nd_top1 *of_classes = nd_comparison_top1(comparison);
-    for (size_t t = 0; of_classes != NULL && t < comparison->n_top1; t++) {
-        const struct nd_top1 *top1 = &comparison->top1[t];
-        if (!top1->has_labels || !top1->devices[device].exists || top1->tensor != of_classes->tensor)
-            continue;
-        out->n_labelled += top1->devices[device].n_samples;
-        out->n_right += top1->devices[device].n_correct;
-    }
-}
-
 /* The captures held against the float model: out[n_devices]. */
 static enum nd_status nd_promote_measure(const struct nd_promote_job *job, struct nd_capture *const *captures,
                                          struct nd_measured *out, struct nd_error *err)
@@ -369,7 +357,15 @@ static enum nd_status nd_promote_measure(const struct nd_promote_job *job, struc
     enum nd_status status = nd_compare_captures(all, n + 1, &how, &comparison, err);
     for (size_t d = 0; d < n && status == ND_OK; d++) {
         out[d] = (struct nd_measured){.sqnr_db = nd_comparison_sqnr_db(comparison, d)};
-        count_right(comparison, d + 1, &out[d]);
+        size_t device = d + 1;
+        const struct nd_top1 *of_classes = nd_comparison_top1(comparison);
+        for (size_t t = 0; of_classes != NULL && t < comparison->n_top1; t++) {
+            const struct nd_top1 *top1 = &comparison->top1[t];
+            if (!top1->has_labels || !top1->devices[device].exists || top1->tensor != of_classes->tensor)
+                continue;
+            out[d].n_labelled += top1->devices[device].n_samples;
+            out[d].n_right += top1->devices[device].n_correct;
+        }
         if (isnan(out[d].sqnr_db))
             status = nd_fail(err, ND_E_PROMOTE_REFERENCE, nd_model_path(job->options->float_model),
                              "no output of '%s' can be compared with '%s'", nd_model_path(job->model),
@@ -477,17 +473,6 @@ static enum nd_status check_models(const struct nd_model *model, const struct nd
     return nd_model_check_static(model, err);
 }
 
-static enum nd_status check_options(const struct nd_promote_options *options, struct nd_error *err)
-{
-    if (options->float_model == NULL)
-        return nd_fail(err, ND_E_OPTION_CONFLICT, NULL, "the float model is needed: it says what is an error");
-    if (options->n_probes == 0 || options->n_devices == 0)
-        return nd_fail(err, ND_E_OPTION_CONFLICT, NULL, "inputs and a device are needed to measure proposals");
-    if (options->output != NULL && !options->replace && nd_path_exists(options->output))
-        return nd_fail(err, ND_E_FILE_EXISTS, options->output, "'%s' exists already", options->output);
-    return ND_OK;
-}
-
 /* ---- the stages ---- */
 
 static enum nd_status name_things(struct nd_promote_job *job, struct nd_error *err)
@@ -528,8 +513,9 @@ static enum nd_status find_layers(struct nd_promote_job *job, struct nd_error *e
     ND_TRY(nd_promote_tell(job, "layers", 0, 1, err));
     ND_TRY(nd_plan_make(&job->plan, &question, &how, err));
     ND_TRY(nd_find_proposals(job, err));
-    job->result->computed_before_db = job->result->computed_after_db = nd_promotions_sqnr_db(job->promotions);
-    job->result->n_computed_samples = nd_promotions_n_samples(job->promotions);
+    job->result->computed_before_db = job->result->computed_after_db =
+        job->promotions->study.out->output_sqnr_db;
+    job->result->n_computed_samples = job->promotions->study.n_effect_samples;
     return ND_OK;
 }
 
@@ -585,7 +571,12 @@ enum nd_status nd_promote(const struct nd_model *model, const struct nd_promote_
     struct nd_promote_options own;
     nd_promote_options_init(&own);
     ND_TRY(nd_options_read(&own, sizeof own, options, err));
-    ND_TRY(check_options(&own, err));
+    if (own.float_model == NULL)
+        return nd_fail(err, ND_E_OPTION_CONFLICT, NULL, "the float model is needed: it says what is an error");
+    if (own.n_probes == 0 || own.n_devices == 0)
+        return nd_fail(err, ND_E_OPTION_CONFLICT, NULL, "inputs and a device are needed to measure proposals");
+    if (own.output != NULL && !own.replace && nd_path_exists(own.output))
+        return nd_fail(err, ND_E_FILE_EXISTS, own.output, "'%s' exists already", own.output);
     ND_TRY(check_models(model, own.float_model, err));
     own.n_layers = own.n_layers > 0 ? own.n_layers : FEW_LAYERS;
     ND_CLEANUP(job_deinit)
@@ -752,7 +743,7 @@ static enum nd_status search(struct search *s, struct nd_error *err)
 static enum nd_status nd_try_proposals(struct nd_promote_job *job, struct nd_error *err)
 {
     struct search s = {.job = job,
-                       .sqnr_db = nd_calloc(nd_promotions_n(job->promotions) + 1, sizeof *s.sqnr_db),
+                       .sqnr_db = nd_calloc(job->promotions->n + 1, sizeof *s.sqnr_db),
                        .measured = nd_calloc(job->options->n_devices, sizeof *s.measured)};
     enum nd_status status = s.sqnr_db != NULL && s.measured != NULL ? search(&s, err) : nd_fail_memory(err);
     ND_FREE_ALL(s.sqnr_db, s.measured);

@@ -188,22 +188,6 @@ static void raise(unsigned *score, size_t node, unsigned points)
         score[node] = points;
 }
 
-/* By the names that the findings give, which are those of whatever the device was at when it gave up, after it
- * had moved operators about. */
-static void score_names(const char *const *names, size_t n, const struct nd_reduction_failure *failure,
-                        const struct nd_capture *capture, unsigned *score)
-{
-    enum { BY_NODE = 3, BY_FINDING = 2, BY_WARNING = 1 };
-    if (failure->node[0] != '\0')
-        raise(score, nd_failure_find_node(names, n, failure->node), BY_NODE);
-    for (size_t i = 0; capture != NULL && i < nd_capture_n_findings(capture); i++) {
-        const struct nd_capture_finding *finding = nd_capture_finding(capture, i);
-        if (finding->node[0] != '\0' && strcmp(finding->severity, "note") != 0)
-            raise(score, nd_failure_find_node(names, n, finding->node),
-                  strcmp(finding->severity, "failure") == 0 ? BY_FINDING : BY_WARNING);
-    }
-}
-
 /* A kind of which there is next to nothing else in the model says more than a name. */
 static void score_kinds(const struct nd_model *model, const char *op, unsigned *score)
 {
@@ -226,7 +210,17 @@ enum nd_status nd_failure_score_nodes(const struct nd_model *model, const struct
         names[i] = nd_model_node(model, i)->name;
         score[i] = 0;
     }
-    score_names(names, n, failure, capture, score);
+    /* By the names that the findings give, which are those of whatever the device was at when it gave up, after
+     * it had moved operators about. */
+    enum { BY_NODE = 3, BY_FINDING = 2, BY_WARNING = 1 };
+    if (failure->node[0] != '\0')
+        raise(score, nd_failure_find_node(names, n, failure->node), BY_NODE);
+    for (size_t i = 0; capture != NULL && i < nd_capture_n_findings(capture); i++) {
+        const struct nd_capture_finding *finding = nd_capture_finding(capture, i);
+        if (finding->node[0] != '\0' && strcmp(finding->severity, "note") != 0)
+            raise(score, nd_failure_find_node(names, n, finding->node),
+                  strcmp(finding->severity, "failure") == 0 ? BY_FINDING : BY_WARNING);
+    }
     if (failure->op[0] != '\0')
         score_kinds(model, failure->op, score);
     return ND_OK;
@@ -448,34 +442,12 @@ enum nd_status nd_difference_of_tensor(const struct nd_recorded *recorded, const
 
 static const char *descr(enum nd_dtype dtype)
 {
-    switch (dtype) {
-    case ND_DTYPE_F32:
-        return "<f4";
-    case ND_DTYPE_F64:
-        return "<f8";
-    case ND_DTYPE_F16:
-        return "<f2";
-    case ND_DTYPE_U8:
-        return "|u1";
-    case ND_DTYPE_I8:
-        return "|i1";
-    case ND_DTYPE_U16:
-        return "<u2";
-    case ND_DTYPE_I16:
-        return "<i2";
-    case ND_DTYPE_U32:
-        return "<u4";
-    case ND_DTYPE_I32:
-        return "<i4";
-    case ND_DTYPE_U64:
-        return "<u8";
-    case ND_DTYPE_I64:
-        return "<i8";
-    case ND_DTYPE_BOOL:
-        return "|b1";
-    default:
-        return NULL;
-    }
+    static const char *const words[] = {
+        [ND_DTYPE_F32] = "<f4", [ND_DTYPE_F64] = "<f8", [ND_DTYPE_F16] = "<f2", [ND_DTYPE_U8] = "|u1",
+        [ND_DTYPE_I8] = "|i1",  [ND_DTYPE_U16] = "<u2", [ND_DTYPE_I16] = "<i2", [ND_DTYPE_U32] = "<u4",
+        [ND_DTYPE_I32] = "<i4", [ND_DTYPE_U64] = "<u8", [ND_DTYPE_I64] = "<i8", [ND_DTYPE_BOOL] = "|b1",
+    };
+    return (size_t)dtype < sizeof words / sizeof words[0] ? words[dtype] : NULL;
 }
 
 enum { PREFIX_BYTES = 10, ALIGNMENT = 64 };

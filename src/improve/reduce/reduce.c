@@ -56,16 +56,6 @@ static void put_ends(struct nd_strbuf *out, const struct nd_model *model)
     }
 }
 
-static void put_confirmation(struct nd_strbuf *out, const struct nd_reduction *reduction)
-{
-    if (!reduction->is_confirm_known)
-        nd_strbuf_puts(out, "It was not run a second time: there was no session left.\n");
-    else if (reduction->is_confirmed)
-        nd_strbuf_puts(out, "A second run of it did the same.\n");
-    else
-        nd_strbuf_puts(out, "A second run of it did NOT do the same: it does not happen every time.\n");
-}
-
 static void put_inputs(struct nd_strbuf *out, const struct nd_reduction *reduction,
                        const struct nd_smaller_model *candidate)
 {
@@ -102,7 +92,12 @@ static enum nd_status nd_reducer_write_readme(const struct nd_reducer *reducer,
     nd_strbuf_puts(&text, "It was cut at:\n");
     put_ends(&text, candidate->model);
     put_inputs(&text, out, candidate);
-    put_confirmation(&text, out);
+    if (!out->is_confirm_known)
+        nd_strbuf_puts(&text, "It was not run a second time: there was no session left.\n");
+    else if (out->is_confirmed)
+        nd_strbuf_puts(&text, "A second run of it did the same.\n");
+    else
+        nd_strbuf_puts(&text, "A second run of it did NOT do the same: it does not happen every time.\n");
     nd_strbuf_printf(&text, "%s%zu of at most %zu sessions were used.\n",
                      out->is_minimal ? "No part of it could be left out. "
                                      : "The search ended early: a smaller part may do. ",
@@ -535,20 +530,6 @@ static enum nd_status work(struct nd_reducer *reducer, struct nd_error *err)
     return ND_OK;
 }
 
-static void deinit(struct nd_reducer *reducer)
-{
-    if (reducer->folder != NULL)
-        nd_dir_remove(reducer->folder);
-    if (reducer->staging != NULL)
-        nd_dir_remove(reducer->staging);
-    nd_recorded_deinit(&reducer->recorded);
-    nd_pieces_deinit(&reducer->pieces);
-    nd_trials_deinit(&reducer->trials);
-    nd_device_deinit(&reducer->cpu);
-    nd_device_deinit(&reducer->exact);
-    ND_FREE_ALL(reducer->left, reducer->folder, reducer->staging);
-}
-
 /* default_probe: what is fed where the workload has no probes. */
 static enum nd_status reduce(struct nd_reducer *reducer, struct nd_probe **default_probe, struct nd_error *err)
 {
@@ -584,7 +565,16 @@ enum nd_status nd_reduce(const struct nd_workload *workload, const struct nd_red
     ND_TRY_MEMORY(reducer.out != NULL, err);
     enum nd_status status = reduce(&reducer, &default_probe, err);
     reducer.out->elapsed_s = (double)(nd_clock_ns() - reducer.start_ns) / 1e9;
-    deinit(&reducer);
+    if (reducer.folder != NULL)
+        nd_dir_remove(reducer.folder);
+    if (reducer.staging != NULL)
+        nd_dir_remove(reducer.staging);
+    nd_recorded_deinit(&reducer.recorded);
+    nd_pieces_deinit(&reducer.pieces);
+    nd_trials_deinit(&reducer.trials);
+    nd_device_deinit(&reducer.cpu);
+    nd_device_deinit(&reducer.exact);
+    ND_FREE_ALL(reducer.left, reducer.folder, reducer.staging);
     if (status != ND_OK)
         nd_reduction_destroy(&reducer.out);
     else

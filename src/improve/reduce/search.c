@@ -2,7 +2,7 @@
 #include "improve/reduce/reducer.h"
 
 #include "core/files/file.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "model/graph/loaded.h"
 
 /* ---- delta debugging ---- */
@@ -116,9 +116,7 @@ enum nd_status nd_trials_add(struct nd_trials *trials, const size_t *parts, size
 
 void nd_trials_deinit(struct nd_trials *trials)
 {
-    for (size_t i = 0; i < trials->n; i++)
-        free(trials->entries[i].parts);
-    free(trials->entries);
+    ND_FREE_EACH(trials->entries, trials->n, .parts);
     *trials = (struct nd_trials){0};
 }
 
@@ -240,9 +238,7 @@ static enum nd_status nd_pieces_of_operators(const struct nd_model *model, const
 
 void nd_pieces_deinit(struct nd_pieces *pieces)
 {
-    for (size_t i = 0; i < pieces->n; i++)
-        free(pieces->items[i].nodes);
-    free(pieces->items);
+    ND_FREE_EACH(pieces->items, pieces->n, .nodes);
     *pieces = (struct nd_pieces){0};
 }
 

@@ -33,14 +33,6 @@ static bool is_unanimous(const unsigned char *row, const struct nd_rights *in)
     return n_right == 0 || n_right == n;
 }
 
-static void load(const struct nd_rights *in, size_t sample, unsigned char *row)
-{
-    for (size_t d = 0; d < in->n_devices; d++)
-        row[d] = in->devices[d * in->n_samples + sample] != 0;
-    row[in->n_devices] = in->reference != NULL && in->reference[sample] != 0;
-    row[in->n_devices + 1] = in->quantised != NULL && in->quantised[sample] != 0;
-}
-
 static int compare_rows(const void *a, const void *b, void *width)
 {
     return memcmp(a, b, *(const size_t *)width);
@@ -79,7 +71,10 @@ static enum nd_status nd_patterns_make(const struct nd_rights *in, struct nd_pat
     for (size_t i = 0; i < in->n_samples && rows != NULL; i++) {
         unsigned char *row = rows + n_rows * stride;
         uint32_t sample = (uint32_t)i;
-        load(in, i, row);
+        for (size_t d = 0; d < in->n_devices; d++)
+            row[d] = in->devices[d * in->n_samples + i] != 0;
+        row[in->n_devices] = in->reference != NULL && in->reference[i] != 0;
+        row[in->n_devices + 1] = in->quantised != NULL && in->quantised[i] != 0;
         memcpy(row + made.width, &sample, sizeof sample);
         n_rows += !is_unanimous(row, in);
     }
@@ -244,12 +239,6 @@ static enum nd_status prepare(struct work *w, struct nd_error *err)
     return ND_OK;
 }
 
-static void deinit(struct work *w)
-{
-    nd_patterns_deinit(&w->patterns);
-    ND_FREE_ALL(w->values, w->means, w->errors, w->counts, w->draws);
-}
-
 /* The mean as it is, in the interval around the shrunk one. */
 static struct nd_estimate estimate_of(const struct work *w, enum family family, size_t i)
 {
@@ -262,20 +251,6 @@ static struct nd_estimate estimate_of(const struct work *w, enum family family, 
 static struct nd_estimate nothing_known(double low)
 {
     return (struct nd_estimate){NAN, {low, 1}};
-}
-
-/* The largest |difference| of two devices: that of the best and the worst. */
-static struct nd_estimate spread_of(const struct work *w)
-{
-    struct nd_estimate spread = {0, {0, 0}};
-    for (size_t c = 0; c < w->first[PAIRS + 1]; c++) {
-        struct nd_estimate pair = estimate_of(w, PAIRS, c);
-        double low = fmax(pair.interval.low, -pair.interval.high);
-        spread.value = fmax(spread.value, fabs(pair.value));
-        spread.interval.low = fmax(spread.interval.low, low);
-        spread.interval.high = fmax(spread.interval.high, fmax(pair.interval.high, -pair.interval.low));
-    }
-    return spread;
 }
 
 /* But for those on which all agree. */
@@ -305,7 +280,16 @@ static void conclude(const struct work *w, struct nd_spread *out)
         out->beyond = estimate_of(w, BEYOND, 0);
     if (out->n_devices < 2)
         return;
-    out->spread = spread_of(w);
+    /* The largest |difference| of two devices: that of the best and the worst. */
+    struct nd_estimate spread = {0, {0, 0}};
+    for (size_t c = 0; c < w->first[PAIRS + 1]; c++) {
+        struct nd_estimate pair = estimate_of(w, PAIRS, c);
+        double low = fmax(pair.interval.low, -pair.interval.high);
+        spread.value = fmax(spread.value, fabs(pair.value));
+        spread.interval.low = fmax(spread.interval.low, low);
+        spread.interval.high = fmax(spread.interval.high, fmax(pair.interval.high, -pair.interval.low));
+    }
+    out->spread = spread;
     if (out->spread.interval.low > options->least)
         out->kind = ND_SPREAD_UNEVEN;
     else if (out->spread.interval.high < options->margin)
@@ -334,7 +318,8 @@ enum nd_status nd_spread_measure(const struct nd_rights *in, const struct nd_spr
                 w.critical[f] = critical_of(&w, f);
             conclude(&w, &made);
         }
-        deinit(&w);
+        nd_patterns_deinit(&w.patterns);
+        ND_FREE_ALL(w.values, w.means, w.errors, w.counts, w.draws);
     }
     return status == ND_OK ? ND_GIVE(out, made) : status;
 }
@@ -429,21 +414,6 @@ static void mean_of(const double *n_pairs_differing, double confidence, uint64_t
     changes->mean_interval = nd_percentiles(draws, ND_DRAWS, confidence);
 }
 
-static void measure(const struct nd_predictions *in, double confidence, double *n_pairs_differing,
-                    struct nd_prediction_changes *changes)
-{
-    size_t n_differ = 0, at = 0;
-    for (size_t ref = 0; ref < in->n_devices; ref++)
-        for (size_t test = ref + 1; test < in->n_devices; test++) {
-            changes->pairs[at] = (struct nd_prediction_changes_pair){.ref = ref, .test = test};
-            count_pair(in, &changes->pairs[at++], confidence, n_pairs_differing);
-        }
-    for (size_t i = 0; i < in->n_samples; i++)
-        n_differ += n_pairs_differing[i] > 0;
-    changes->any_differs = nd_proportion_of(n_differ, in->n_samples, confidence);
-    changes->unstable = nd_proportion_of(count_unstable(in), in->truth != NULL ? in->n_samples : 0, confidence);
-}
-
 enum nd_status nd_prediction_changes_measure(const struct nd_predictions *in, double confidence, uint64_t seed,
                                              struct nd_prediction_changes *out, struct nd_error *err)
 {
@@ -461,7 +431,17 @@ enum nd_status nd_prediction_changes_measure(const struct nd_predictions *in, do
         status = nd_fail_memory(err);
         nd_prediction_changes_deinit(&changes);
     } else {
-        measure(in, confidence, n_pairs_differing, &changes);
+        size_t n_differ = 0, at = 0;
+        for (size_t ref = 0; ref < in->n_devices; ref++)
+            for (size_t test = ref + 1; test < in->n_devices; test++) {
+                changes.pairs[at] = (struct nd_prediction_changes_pair){.ref = ref, .test = test};
+                count_pair(in, &changes.pairs[at++], confidence, n_pairs_differing);
+            }
+        for (size_t i = 0; i < in->n_samples; i++)
+            n_differ += n_pairs_differing[i] > 0;
+        changes.any_differs = nd_proportion_of(n_differ, in->n_samples, confidence);
+        changes.unstable =
+            nd_proportion_of(count_unstable(in), in->truth != NULL ? in->n_samples : 0, confidence);
         mean_of(n_pairs_differing, confidence, seed, draws, &changes);
         *out = changes;
     }
@@ -602,15 +582,6 @@ struct found {
     const char *nan;            /* the first float output without any number, or NULL */
 };
 
-static void count_right_samples(struct found *found, const int64_t *classes)
-{
-    found->n_labelled = 0;
-    for (size_t i = 0; i < found->n_samples; i++) {
-        found->n_labelled += found->labels[i] >= 0;
-        found->n_right += found->labels[i] >= 0 && classes[i] == found->labels[i];
-    }
-}
-
 static bool has_number(const int64_t *classes, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -635,7 +606,11 @@ static enum nd_status look_at(const struct nd_capture *capture, size_t probe, si
         found->nan = tensor->name;
     if (found->labels != NULL && n_elems >= 2) {
         found->classifier = found->classifier != NULL ? found->classifier : tensor->name;
-        count_right_samples(found, classes);
+        found->n_labelled = 0;
+        for (size_t i = 0; i < found->n_samples; i++) {
+            found->n_labelled += found->labels[i] >= 0;
+            found->n_right += found->labels[i] >= 0 && classes[i] == found->labels[i];
+        }
     }
     return ND_OK;
 }

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/text/strbuf.h"
 #include "npudiff/core/parse.h"
 
@@ -256,9 +256,7 @@ enum nd_status nd_policy_read(struct nd_yaml *yaml, const yaml_node_t *node,
 
 void nd_policy_deinit(struct nd_policy *policy)
 {
-    for (size_t i = 0; i < policy->n; i++)
-        rule_deinit(&policy->rules[i]);
-    free(policy->rules);
+    ND_DEINIT_EACH(rule_deinit, policy->rules, policy->n);
     *policy = (struct nd_policy){0};
 }
 

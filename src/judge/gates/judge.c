@@ -658,17 +658,6 @@ static void nd_judge_accuracy(struct nd_judging *j)
 
 /* ---- target tensors ---- */
 
-static void tell_target(const struct nd_judging *j, const struct nd_estimate *before,
-                        const struct nd_estimate *after, const struct nd_interval *worse, uint64_t n_samples)
-{
-    const char *unit = strcmp(j->gate->metric, ND_METRIC_SQNR) == 0 ? " dB" : "";
-    snprintf(j->out->message, sizeof j->out->message,
-             "%s %.6g%s -> %.6g%s at '%s' with '%s', worse by %.6g%s, %.6g %% interval %+.6g .. %+.6g%s%s",
-             j->gate->metric, before->value, unit, after->value, unit, j->out->tensor, j->out->probe,
-             j->out->value, unit, 100 * (2 * j->gate->confidence - 1), worse->low, worse->high, unit,
-             n_samples < 2 ? "; one sample says nothing" : "");
-}
-
 /* One-sided, as accuracy-drop: proven not to be worse by more than max, proven to be, or neither. */
 static void judge_one_target(struct nd_judging *j, const struct nd_qualify_target *target)
 {
@@ -696,8 +685,14 @@ static void judge_one_target(struct nd_judging *j, const struct nd_qualify_targe
         out->tensor = target->tensor;
         out->probe = target->probe;
         out->n_samples = target->n_samples;
-        tell_target(j, is_sqnr ? &c.ref.sqnr_db : &c.ref.mean_error,
-                    is_sqnr ? &c.test.sqnr_db : &c.test.mean_error, &interval, target->n_samples);
+        const struct nd_estimate *before = is_sqnr ? &c.ref.sqnr_db : &c.ref.mean_error;
+        const struct nd_estimate *after = is_sqnr ? &c.test.sqnr_db : &c.test.mean_error;
+        const char *unit = strcmp(j->gate->metric, ND_METRIC_SQNR) == 0 ? " dB" : "";
+        snprintf(j->out->message, sizeof j->out->message,
+                 "%s %.6g%s -> %.6g%s at '%s' with '%s', worse by %.6g%s, %.6g %% interval %+.6g .. %+.6g%s%s",
+                 j->gate->metric, before->value, unit, after->value, unit, j->out->tensor, j->out->probe,
+                 j->out->value, unit, 100 * (2 * j->gate->confidence - 1), interval.low, interval.high, unit,
+                 target->n_samples < 2 ? "; one sample says nothing" : "");
     }
     nd_judging_conclude(out, verdict);
 }

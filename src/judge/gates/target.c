@@ -73,18 +73,6 @@ static struct nd_interval interval_of(double *draws, double confidence)
     return n > 0 ? nd_percentiles(draws, n, confidence) : (struct nd_interval){NAN, NAN};
 }
 
-static void draw(const struct nd_target_sums *ref, const struct nd_target_sums *test, size_t n, uint64_t *state,
-                 double values[static N_STATISTICS])
-{
-    struct nd_target_sums drawn_ref = {0}, drawn_test = {0};
-    for (size_t i = 0; i < n; i++) {
-        size_t sample = nd_splitmix_below(state, n);
-        add(&drawn_ref, &ref[sample]);
-        add(&drawn_test, &test[sample]);
-    }
-    statistics_of(&drawn_ref, &drawn_test, values);
-}
-
 enum nd_status nd_target_compare(const struct nd_target_sums *ref, const struct nd_target_sums *test,
                                  size_t n_samples, const struct nd_spread_options *options,
                                  struct nd_target_comparison *out, struct nd_error *err)
@@ -103,7 +91,13 @@ enum nd_status nd_target_compare(const struct nd_target_sums *ref, const struct 
         estimates[k] = (struct nd_estimate){values[k], {NAN, NAN}};
     uint64_t state = options->seed;
     for (size_t d = 0; d < ND_DRAWS && n_samples > 1; d++) {
-        draw(ref, test, n_samples, &state, values);
+        struct nd_target_sums drawn_ref = {0}, drawn_test = {0};
+        for (size_t i = 0; i < n_samples; i++) {
+            size_t sample = nd_splitmix_below(&state, n_samples);
+            add(&drawn_ref, &ref[sample]);
+            add(&drawn_test, &test[sample]);
+        }
+        statistics_of(&drawn_ref, &drawn_test, values);
         for (size_t k = 0; k < N_STATISTICS; k++)
             draws[k * ND_DRAWS + d] = values[k];
     }

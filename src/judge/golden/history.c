@@ -61,8 +61,7 @@ static enum nd_status find_tensors(struct table *table, struct nd_error *err)
     chart->tensors = nd_arena_calloc(r->arena, n, sizeof *chart->tensors);
     ND_TRY_MEMORY(names.items != NULL && chart->tensors != NULL, err);
     for (size_t k = 0; k < table->n_cells; k++)
-        json_array_foreach(tensors_of(r, k), i, tensor)
-        {
+        json_array_foreach(tensors_of(r, k), i, tensor) {
             const char *name = nd_record_text(tensor, "name");
             if (nd_history_place(&names, i, name) < names.n)
                 continue;
@@ -76,8 +75,7 @@ static enum nd_status find_tensors(struct table *table, struct nd_error *err)
     if (table->tensors == NULL || nd_arena_has_failed(r->arena))
         return nd_fail_memory(err);
     for (size_t k = 0; k < table->n_cells; k++)
-        json_array_foreach(tensors_of(r, k), i, tensor)
-        {
+        json_array_foreach(tensors_of(r, k), i, tensor) {
             size_t t = nd_history_place(&names, i, nd_record_text(tensor, "name"));
             table->tensors[k * chart->n_tensors + t] = tensor;
         }
@@ -89,8 +87,7 @@ static const json_t *digest_on(const json_t *record, const json_t *tensor, const
 {
     const json_t *list = json_object_get(record, "probes"), *item = json_array_get(list, hint);
     if (item == NULL || strcmp(nd_record_text(item, "name"), probe) != 0)
-        json_array_foreach(list, hint, item)
-        {
+        json_array_foreach(list, hint, item) {
             if (strcmp(nd_record_text(item, "name"), probe) == 0)
                 break;
         }
@@ -267,8 +264,7 @@ static bool is_unstable(const json_t *record)
     const json_t *probe;
     size_t i;
     bool is_any = false;
-    json_array_foreach(json_object_get(record, "probes"), i, probe)
-    {
+    json_array_foreach(json_object_get(record, "probes"), i, probe) {
         is_any = is_any || json_integer_value(json_object_get(probe, "unstable")) > 0;
     }
     return is_any;
@@ -367,8 +363,7 @@ static enum nd_status make_chart(struct nd_history_reading *r, size_t c, struct 
     size_t i;
     chart->model = nd_arena_text(r->arena, nd_record_text(first, "model_file"));
     chart->probes.items = nd_arena_calloc(r->arena, json_array_size(probes), sizeof *chart->probes.items);
-    json_array_foreach(probes, i, probe)
-    {
+    json_array_foreach(probes, i, probe) {
         if (chart->probes.items != NULL)
             chart->probes.items[chart->probes.n++] = nd_arena_text(r->arena, nd_record_text(probe, "name"));
     }

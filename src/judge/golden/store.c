@@ -10,7 +10,7 @@
 
 #include "core/documents/json_out.h"
 #include "core/files/file.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/text/strbuf.h"
 
 /* ---- in a few words ---- */
@@ -172,9 +172,7 @@ enum nd_status nd_golden_plan(const struct nd_golden *store, const char *model_s
 
 void nd_golden_plan_deinit(struct nd_golden_plan *plan)
 {
-    for (size_t i = 0; i < plan->n; i++)
-        nd_golden_entry_deinit(&plan->entries[i]);
-    free(plan->entries);
+    ND_DEINIT_EACH(nd_golden_entry_deinit, plan->entries, plan->n);
     *plan = (struct nd_golden_plan){0};
 }
 
@@ -732,17 +730,6 @@ static void choose_entries(struct pruning *pruning, size_t keep)
     }
 }
 
-static void remove_entries(struct pruning *pruning, struct nd_error *err)
-{
-    for (size_t i = 0; pruning->status == ND_OK && i < pruning->store->n; i++) {
-        char name[ND_SHA256_HEX_BYTES + 8];
-        if (pruning->is_kept[i])
-            continue;
-        snprintf(name, sizeof name, "%s.json", pruning->store->entries[i].id);
-        remove_file(pruning, ND_GOLDEN_ENTRIES, "entries", name, err);
-    }
-}
-
 static bool is_named(const struct pruning *pruning, const char *object)
 {
     for (size_t i = 0; i < pruning->store->n; i++)
@@ -775,7 +762,13 @@ static void remove_from(struct pruning *pruning, const char *folder, bool with_o
 static enum nd_status prune_locked(struct pruning *pruning, size_t keep, struct nd_error *err)
 {
     choose_entries(pruning, keep);
-    remove_entries(pruning, err);
+    for (size_t i = 0; pruning->status == ND_OK && i < pruning->store->n; i++) {
+        char name[ND_SHA256_HEX_BYTES + 8];
+        if (pruning->is_kept[i])
+            continue;
+        snprintf(name, sizeof name, "%s.json", pruning->store->entries[i].id);
+        remove_file(pruning, ND_GOLDEN_ENTRIES, "entries", name, err);
+    }
     if (pruning->status == ND_OK)
         remove_from(pruning, ".", false, err);
     if (pruning->status == ND_OK)

@@ -153,8 +153,8 @@ static size_t sum_unstable(const json_t *record)
 {
     const json_t *probe;
     size_t i, n = 0;
-    json_array_foreach(json_object_get(record, "probes"), i, probe) n +=
-        (size_t)json_integer_value(json_object_get(probe, "unstable"));
+    json_array_foreach(json_object_get(record, "probes"), i, probe)
+        n += (size_t)json_integer_value(json_object_get(probe, "unstable"));
     return n;
 }
 

@@ -209,8 +209,7 @@ static bool nd_axes_are_sound(const json_t *axes)
         json_t *axis = json_object_get(axes, nd_axis_name(a));
         if (!json_is_object(axis))
             return false;
-        json_object_foreach(axis, key, value)
-        {
+        json_object_foreach(axis, key, value) {
             if (!json_is_string(value))
                 return false;
         }
@@ -308,12 +307,10 @@ static bool compare_axis(struct comparing *to, json_t *ref, json_t *test)
 {
     const char *key;
     json_t *value;
-    json_object_foreach(ref, key, value)
-    {
+    json_object_foreach(ref, key, value) {
         compare_key(to, key, json_string_value(value), json_string_value(json_object_get(test, key)));
     }
-    json_object_foreach(test, key, value)
-    {
+    json_object_foreach(test, key, value) {
         if (json_object_get(ref, key) == NULL)
             compare_key(to, key, NULL, json_string_value(value));
     }
@@ -396,8 +393,7 @@ static json_t *nd_axes_hidden(const json_t *axes)
     for (enum nd_axis a = 0; is_whole && a < ND_N_AXES; a++) {
         json_t *axis = json_object();
         is_whole = json_object_set_new(hidden, nd_axis_name(a), axis) == 0;
-        json_object_foreach(json_object_get(axes, nd_axis_name(a)), key, value)
-        {
+        json_object_foreach(json_object_get(axes, nd_axis_name(a)), key, value) {
             char name[ND_HIDDEN_BYTES], text[ND_HIDDEN_BYTES];
             nd_axes_hide(key, name);
             nd_axes_hide(json_string_value(value), text);
@@ -563,8 +559,7 @@ static bool is_sound_tensor(const json_t *tensor, size_t n_probes)
     if (!json_is_string(json_object_get(tensor, "name")) || !json_is_string(json_object_get(tensor, "type")) ||
         !json_is_array(digests) || json_array_size(digests) != n_probes)
         return false;
-    json_array_foreach(digests, i, digest)
-    {
+    json_array_foreach(digests, i, digest) {
         if (!json_is_string(digest) || json_string_length(digest) != DIGEST_BYTES - 1)
             return false;
     }
@@ -585,14 +580,12 @@ const char *nd_record_problem(const json_t *record)
         return "'failure' is neither null nor an object";
     if (!json_is_array(probes) || !json_is_array(tensors))
         return "'probes' and 'edges' are not both lists";
-    json_array_foreach(probes, i, item)
-    {
+    json_array_foreach(probes, i, item) {
         if (!json_is_string(json_object_get(item, "name")) ||
             !json_is_integer(json_object_get(item, "samples")))
             return "a probe has no name or no number of samples";
     }
-    json_array_foreach(tensors, i, item)
-    {
+    json_array_foreach(tensors, i, item) {
         if (!is_sound_tensor(item, json_array_size(probes)))
             return "a tensor has no name, no type or not one digest for each probe";
     }
@@ -622,16 +615,14 @@ json_t *nd_record_hidden(const json_t *record)
                             : json_pack("{s:s, s:I}", "stage", nd_record_text(failure, "stage"), "code",
                                         json_integer_value(json_object_get(failure, "code"))),
                         &is_whole);
-    json_array_foreach(json_object_get(record, "probes"), i, item)
-    {
+    json_array_foreach(json_object_get(record, "probes"), i, item) {
         append(probes,
                json_pack("{s:o, s:I, s:I}", "name", hidden_text(item, "name"), "samples",
                          json_integer_value(json_object_get(item, "samples")), "unstable",
                          json_integer_value(json_object_get(item, "unstable"))),
                &is_whole);
     }
-    json_array_foreach(json_object_get(record, "edges"), i, item)
-    {
+    json_array_foreach(json_object_get(record, "edges"), i, item) {
         append(tensors,
                json_pack("{s:o, s:o, s:O}", "name", hidden_text(item, "name"), "type",
                          hidden_text(item, "type"), "digests", json_object_get(item, "digests")),
@@ -694,20 +685,6 @@ static const char *probe_inputs(const json_t *record, const char *name)
 {
     const json_t *axes = json_object_get(record, "axes");
     return nd_record_text(json_object_get(axes, nd_axis_name(ND_AXIS_PROBES)), name);
-}
-
-static void pair_probes(struct pairing *pairing, const json_t *ref, const json_t *test)
-{
-    struct nd_golden_names *common = &pairing->out->probes;
-    for (size_t p = 0; p < json_array_size(pairing->ref_probes); p++) {
-        const char *name = name_of(pairing->ref_probes, p);
-        size_t at = find(pairing->test_probes, p, name);
-        const char *inputs = probe_inputs(ref, name);
-        bool is_same = at != SIZE_MAX && inputs[0] != '\0' && strcmp(inputs, probe_inputs(test, name)) == 0;
-        pairing->test_probe[p] = is_same ? at : SIZE_MAX;
-        if (is_same)
-            common->items[common->n++] = name_of(pairing->shown_probes, p);
-    }
 }
 
 /* Other types, and another number of completed samples, are a difference on all probes. */
@@ -790,7 +767,16 @@ enum nd_status nd_record_compare(const json_t *ref, const json_t *test, const js
         out->owners[i] = json_incref((json_t *)(uintptr_t)owners[i]);
     bool is_whole = make_room(&pairing) && nd_axes_compare(ref_axes, test_axes, out);
     if (is_whole) {
-        pair_probes(&pairing, ref, test);
+        struct nd_golden_names *common = &pairing.out->probes;
+        for (size_t p = 0; p < json_array_size(pairing.ref_probes); p++) {
+            const char *name = name_of(pairing.ref_probes, p);
+            size_t at = find(pairing.test_probes, p, name);
+            const char *inputs = probe_inputs(ref, name);
+            bool is_same = at != SIZE_MAX && inputs[0] != '\0' && strcmp(inputs, probe_inputs(test, name)) == 0;
+            pairing.test_probe[p] = is_same ? at : SIZE_MAX;
+            if (is_same)
+                common->items[common->n++] = name_of(pairing.shown_probes, p);
+        }
         is_whole = pair_tensors(&pairing);
     }
     out->is_same_chipset = strcmp(nd_axes_chipset(ref_axes), nd_axes_chipset(test_axes)) == 0;

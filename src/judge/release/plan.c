@@ -3,7 +3,7 @@
 
 #include "core/documents/json_out.h"
 #include "core/files/file.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/text/strbuf.h"
 #include "judge/release/qualify.h"
 #include "npudiff/core/parse.h"
@@ -395,16 +395,6 @@ enum nd_status nd_qualify_plan(struct nd_qualification *q, struct nd_error *err)
     return status == ND_OK && !q->is_one_model ? check_policy(q, err) : status;
 }
 
-static void nd_qualify_targets_deinit(struct nd_qualify_model *model)
-{
-    for (size_t i = 0; i < model->n_targets; i++) {
-        for (size_t c = 0; model->targets[i].sums != NULL && c < model->n_cells; c++)
-            free(model->targets[i].sums[c]);
-        free(model->targets[i].sums);
-    }
-    free(model->targets);
-}
-
 static void cell_deinit(struct nd_qualify_cell *cell)
 {
     nd_capture_close(&cell->capture);
@@ -415,18 +405,19 @@ static void cell_deinit(struct nd_qualify_cell *cell)
 
 static void model_deinit(struct nd_qualify_model *model, size_t n_devices)
 {
-    for (size_t i = 0; i < model->n_studies; i++)
-        nd_accuracy_study_deinit(&model->studies[i]);
-    free(model->studies);
-    nd_qualify_targets_deinit(model);
+    ND_DEINIT_EACH(nd_accuracy_study_deinit, model->studies, model->n_studies);
+    for (size_t i = 0; i < model->n_targets; i++) {
+        for (size_t c = 0; model->targets[i].sums != NULL && c < model->n_cells; c++)
+            free(model->targets[i].sums[c]);
+        free(model->targets[i].sums);
+    }
+    free(model->targets);
     for (size_t i = 0; i < model->n_comparisons; i++) {
         nd_comparison_destroy(&model->comparisons[i].comparison);
         ND_FREE_ALL(model->comparisons[i].devices, model->comparisons[i].why_not);
     }
     free(model->comparisons);
-    for (size_t d = 0; model->explanations != NULL && d < n_devices; d++)
-        free(model->explanations[d]);
-    free(model->explanations);
+    ND_FREE_ITEMS(model->explanations, n_devices);
     for (size_t i = 0; i < model->n_cells; i++)
         cell_deinit(&model->cells[i]);
     ND_FREE_ALL(model->cells, model->tensors, model->scope_probes);

@@ -381,33 +381,13 @@ static enum nd_status product_init(const struct nd_qualification *q, const struc
     return status;
 }
 
-/* Takes over `relative`. */
-static enum nd_status has(const struct nd_qualification *q, const struct nd_qualify_model *model,
-                          char *relative, bool *out, struct nd_error *err)
+enum nd_status nd_qualify_has_file(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                                   char *relative, bool *out, struct nd_error *err)
 {
     ND_CLEANUP(product_deinit) struct product product = {0};
     enum nd_status status = product_init(q, model, relative, &product, err);
     *out = product.is_there;
     return status;
-}
-
-enum nd_status nd_qualify_has_comparison(const struct nd_qualification *q, const struct nd_qualify_model *model,
-                                         size_t ref, bool *out, struct nd_error *err)
-{
-    return has(q, model, nd_qualify_comparison_file(model, ref), out, err);
-}
-
-enum nd_status nd_qualify_has_explanation(const struct nd_qualification *q,
-                                          const struct nd_qualify_model *model, bool *out, struct nd_error *err)
-{
-    return has(q, model, nd_qualify_explanation_file(model), out, err);
-}
-
-enum nd_status nd_qualify_has_explanation_part(const struct nd_qualification *q,
-                                               const struct nd_qualify_model *model, size_t part, bool *out,
-                                               struct nd_error *err)
-{
-    return has(q, model, nd_qualify_explanation_part_file(model, part, nd_qualify_explain_parts(q)), out, err);
 }
 
 static enum nd_status put(const struct product *product, const char *text, size_t n_bytes, struct nd_error *err)

@@ -192,14 +192,14 @@ static void rename_members(json_t *value)
     const char *key;
     json_t *item;
     size_t i;
-    json_array_foreach(value, i, item) rename_members(item);
+    json_array_foreach(value, i, item)
+        rename_members(item);
     for (i = 0; i < sizeof names / sizeof names[0]; i++)
         if ((item = json_object_get(value, names[i][0])) != NULL) {
             json_object_set(value, names[i][1], item);
             json_object_del(value, names[i][0]);
         }
-    json_object_foreach(value, key, item)
-    {
+    json_object_foreach(value, key, item) {
         if (strcmp(key, "baseline") != 0)
             rename_members(item);
     }

@@ -243,15 +243,9 @@ char *nd_qualify_comparison_file(const struct nd_qualify_model *model, size_t re
 char *nd_qualify_explanation_file(const struct nd_qualify_model *model);
 char *nd_qualify_explanation_part_file(const struct nd_qualify_model *model, size_t part, size_t n_parts);
 
-/* Whether the file is there, made of these captures, whose digests are known. */
-enum nd_status nd_qualify_has_comparison(const struct nd_qualification *q, const struct nd_qualify_model *model,
-                                         size_t ref, bool *out, struct nd_error *err);
-enum nd_status nd_qualify_has_explanation(const struct nd_qualification *q,
-                                          const struct nd_qualify_model *model, bool *out,
-                                          struct nd_error *err);
-enum nd_status nd_qualify_has_explanation_part(const struct nd_qualification *q,
-                                               const struct nd_qualify_model *model, size_t part, bool *out,
-                                               struct nd_error *err);
+/* Whether the file, which this takes over, is there, made of these captures, whose digests are known. */
+enum nd_status nd_qualify_has_file(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                                   char *relative, bool *out, struct nd_error *err);
 
 /* Makes the file unless it is there, made of the same captures. Those are open. *is_made: whether it was made.
  */

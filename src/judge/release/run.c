@@ -4,7 +4,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +11,7 @@
 #include <time.h>
 
 #include "core/files/file.h"
+#include "core/items.h"
 #include "core/text/strbuf.h"
 #include "judge/tasks/task.h"
 
@@ -394,9 +394,7 @@ enum nd_status nd_qualify_make_keys(struct nd_qualification *q, struct nd_error 
         }
         free(probes);
     }
-    for (size_t i = 0; i < runtimes.n; i++)
-        free(runtimes.items[i].text);
-    free(runtimes.items);
+    ND_FREE_EACH(runtimes.items, runtimes.n, .text);
     nd_digest_cache_close(&runtimes.digests);
     return status;
 }
@@ -460,13 +458,10 @@ static void say(struct work *work, const char *fmt, ...) ND_PRINTF(2, 3);
 static void say(struct work *work, const char *fmt, ...)
 {
     char text[1024];
-    va_list args;
     const struct nd_qualify_options *options = work->q->options;
     if (options->say == NULL)
         return;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
+    ND_PRINT_ARGUMENTS(text, fmt);
     pthread_mutex_lock(&work->lock);
     options->say(options->say_context, text);
     pthread_mutex_unlock(&work->lock);

@@ -175,21 +175,16 @@ static const struct costs {
     {ND_TASK_EXPLAIN_PART, "", 0.03, 1e-7, 512 << 20},   {ND_TASK_JUDGE, "", 0.03, 3e-8, 256 << 20},
 };
 
-static const struct costs *costs_of(const struct nd_task_size *size, enum nd_task_kind kind)
-{
-    size_t i = 0;
-    while (defaults[i].kind != kind ||
-           (defaults[i].device[0] != '\0' && strcmp(defaults[i].device, size->device) != 0))
-        i++; /* each kind ends with a line for every device */
-    return &defaults[i];
-}
-
 /* Fills seconds, bytes, memory_bytes and source. */
 static void nd_task_estimate(const struct nd_task_size *size, const struct nd_took_list *known,
                              struct nd_task *task)
 {
     const struct nd_took *took = find(size, task->kind, known);
-    const struct costs *costs = costs_of(size, task->kind);
+    size_t i = 0;
+    while (defaults[i].kind != task->kind ||
+           (defaults[i].device[0] != '\0' && strcmp(defaults[i].device, size->device) != 0))
+        i++; /* each kind ends with a line for every device */
+    const struct costs *costs = &defaults[i];
     task->n_runs = (size_t)size->n_runs;
     if (took != NULL) {
         double scale = (double)size->n_runs / (double)took->n_runs;
@@ -323,11 +318,10 @@ static enum nd_status capture_one(struct nd_qualification *q, struct nd_qualify_
 /* Opens the captures that other tasks made. */
 static enum nd_status take_captures(struct nd_qualification *q, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     for (size_t m = 0; m < q->campaign.n_models; m++)
-        for (size_t c = 0; status == ND_OK && c < q->models[m].n_cells; c++)
-            status = nd_qualify_find_usable(&q->models[m].cells[c], err);
-    return status;
+        for (size_t c = 0; c < q->models[m].n_cells; c++)
+            ND_TRY(nd_qualify_find_usable(&q->models[m].cells[c], err));
+    return ND_OK;
 }
 
 static enum nd_status work(struct nd_qualification *q, const struct nd_task_place *place, bool *is_made,
@@ -453,20 +447,6 @@ static bool is_needed(const struct nd_qualification *q, const struct nd_task_pla
     return before->cell == nd_qualify_find_cell(&q->models[before->model], q->n_devices, q->campaign.reference);
 }
 
-static void fill_needs(const struct nd_qualification *q, const struct nd_task_places *places, size_t i,
-                       struct nd_task *task, struct nd_arena *arena)
-{
-    const struct nd_task_place *place = &places->items[i];
-    size_t n = 0;
-    for (size_t k = 0; place->kind != ND_TASK_CAPTURE && k < i; k++)
-        n += is_needed(q, &places->items[k], place);
-    size_t *needs = n > 0 ? nd_arena_calloc(arena, n, sizeof *needs) : NULL;
-    for (size_t k = 0; needs != NULL && k < i; k++)
-        if (is_needed(q, &places->items[k], place))
-            needs[task->n_needs++] = k;
-    task->needs = needs;
-}
-
 /* ---- one task ---- */
 
 static enum nd_status find_done(struct nd_qualification *q, const struct nd_task_place *place, bool *out,
@@ -474,18 +454,22 @@ static enum nd_status find_done(struct nd_qualification *q, const struct nd_task
 {
     struct nd_qualify_model *model = place->model != SIZE_MAX ? &q->models[place->model] : NULL;
     enum nd_status status = ND_OK;
+    char *part;
     *out = false;
     switch (place->kind) {
     case ND_TASK_CAPTURE:
         *out = model->cells[place->cell].is_fresh;
         break;
     case ND_TASK_COMPARE:
-        return nd_qualify_has_comparison(q, model, place->cell, out, err);
+        return nd_qualify_has_file(q, model, nd_qualify_comparison_file(model, place->cell), out, err);
     case ND_TASK_EXPLAIN_PART: /* nobody needs it when its explanation is there */
-        status = nd_qualify_has_explanation_part(q, model, place->part, out, err);
-        return status == ND_OK && !*out ? nd_qualify_has_explanation(q, model, out, err) : status;
+        part = nd_qualify_explanation_part_file(model, place->part, nd_qualify_explain_parts(q));
+        status = nd_qualify_has_file(q, model, part, out, err);
+        if (status != ND_OK || *out)
+            return status;
+        return nd_qualify_has_file(q, model, nd_qualify_explanation_file(model), out, err);
     case ND_TASK_EXPLAIN:
-        return nd_qualify_has_explanation(q, model, out, err);
+        return nd_qualify_has_file(q, model, nd_qualify_explanation_file(model), out, err);
     case ND_TASK_JUDGE:
         break;
     }
@@ -561,7 +545,15 @@ static enum nd_status fill(struct nd_qualification *q, const char *campaign, con
     for (size_t i = 0; status == ND_OK && plan->tasks != NULL && i < places.n; i++) {
         struct nd_task *task = &plan->tasks[plan->n++];
         task->file = nd_arena_text(plan->owner, places.files[i]);
-        fill_needs(q, &places, i, task, plan->owner);
+        const struct nd_task_place *place = &places.items[i];
+        size_t n = 0;
+        for (size_t k = 0; place->kind != ND_TASK_CAPTURE && k < i; k++)
+            n += is_needed(q, &places.items[k], place);
+        size_t *needs = n > 0 ? nd_arena_calloc(plan->owner, n, sizeof *needs) : NULL;
+        for (size_t k = 0; needs != NULL && k < i; k++)
+            if (is_needed(q, &places.items[k], place))
+                needs[task->n_needs++] = k;
+        task->needs = needs;
         status = fill_task(q, &places.items[i], known, task, plan->owner, err);
     }
     nd_task_places_deinit(&places);

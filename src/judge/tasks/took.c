@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "core/files/file.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/text/strbuf.h"
 #include "judge/campaign/policy.h"
 #include "judge/tasks/task.h"
@@ -255,8 +255,6 @@ enum nd_status nd_took_read_folder(const char *folder, struct nd_took_list *list
 
 void nd_took_list_deinit(struct nd_took_list *list)
 {
-    for (size_t i = 0; i < list->n; i++)
-        free(list->items[i].file);
-    free(list->items);
+    ND_FREE_EACH(list->items, list->n, .file);
     *list = (struct nd_took_list){0};
 }

@@ -6,7 +6,7 @@
 
 #include "core/documents/json_out.h"
 #include "core/files/file.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/tensors/scales.h"
 #include "model/graph/constants.h"
 #include "model/graph/loaded.h"
@@ -185,9 +185,7 @@ void nd_encodings_destroy(struct nd_encodings **handle)
     struct nd_encodings *encodings = *handle;
     if (encodings == NULL)
         return;
-    for (size_t i = 0; i < encodings->n; i++)
-        encoding_deinit(&encodings->items[i]);
-    free(encodings->items);
+    ND_DEINIT_EACH(encoding_deinit, encodings->items, encodings->n);
     nd_names_deinit(&encodings->names);
     ND_FREE_ALL(encodings->path, encodings->source, encodings);
     *handle = NULL;

@@ -1,6 +1,5 @@
 /* Reading members of JSON objects, with messages that say where. */
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 
 #include "core/files/file.h"
@@ -24,10 +23,7 @@ static enum nd_status nd_encodings_fail(const struct nd_encodings *encodings, co
                                         const char *key, struct nd_error *err, const char *fmt, ...)
 {
     char what[256];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(what, sizeof what, fmt, args);
-    va_end(args);
+    ND_PRINT_ARGUMENTS(what, fmt);
     return nd_fail(err, ND_E_ENCODINGS_FORMAT, tensor, "'%s': %s%s%skey '%s' %s", encodings->path,
                    tensor != NULL ? "tensor '" : "", tensor != NULL ? tensor : "", tensor != NULL ? "': " : "",
                    key, what);
@@ -36,25 +32,12 @@ static enum nd_status nd_encodings_fail(const struct nd_encodings *encodings, co
 /* What a value is, in words of JSON. */
 static const char *kind_of(const json_t *value)
 {
-    if (value == NULL)
-        return "missing";
-    switch (json_typeof(value)) {
-    case JSON_OBJECT:
-        return "an object";
-    case JSON_ARRAY:
-        return "a list";
-    case JSON_STRING:
-        return "a text";
-    case JSON_INTEGER:
-    case JSON_REAL:
-        return "a number";
-    case JSON_TRUE:
-    case JSON_FALSE:
-        return "a boolean";
-    case JSON_NULL:
-        return "null";
-    }
-    return "unknown";
+    static const char *const kinds[] = {
+        [JSON_OBJECT] = "an object", [JSON_ARRAY] = "a list",  [JSON_STRING] = "a text",
+        [JSON_INTEGER] = "a number", [JSON_REAL] = "a number", [JSON_TRUE] = "a boolean",
+        [JSON_FALSE] = "a boolean",  [JSON_NULL] = "null",
+    };
+    return value != NULL ? kinds[json_typeof(value)] : "missing";
 }
 
 /* The member as a number, a whole number, a text; ND_E_ENCODINGS_FORMAT when it is missing or another thing. */
@@ -110,8 +93,7 @@ static enum nd_status nd_encodings_numbers(const struct nd_described *at, const 
     ND_TRY_MEMORY(made != NULL, err);
     if (json_is_number(value))
         made[0] = json_number_value(value);
-    json_array_foreach(value, i, item)
-    {
+    json_array_foreach(value, i, item) {
         if (!json_is_number(item)) {
             free(made);
             return nd_encodings_fail(at->encodings, at->tensor, key, err,
@@ -293,8 +275,7 @@ static enum nd_status read_group(struct nd_encodings *encodings, const json_t *r
     if (!json_is_array(list))
         return nd_encodings_fail(encodings, NULL, key, err, "is %s, expected a list of objects",
                                  list == NULL ? "missing" : "another thing");
-    json_array_foreach(list, i, item)
-    {
+    json_array_foreach(list, i, item) {
         ND_TRY(read_item(encodings, role, item, err));
     }
     return ND_OK;
@@ -410,8 +391,7 @@ static enum nd_status read_list(struct nd_encodings *encodings, const json_t *li
     if (!json_is_array(list))
         return nd_encodings_fail(encodings, NULL, key, err, "is %s, expected a list of objects",
                                  list == NULL ? "missing" : "another thing");
-    json_array_foreach(list, i, item)
-    {
+    json_array_foreach(list, i, item) {
         struct nd_stated stated = {.role = role};
         char why[96];
         ND_TRY(nd_encodings_text(&(struct nd_described){encodings, NULL, item}, "name", &stated.name, err));
@@ -536,8 +516,7 @@ static enum nd_status read_list_of_aimet_0(struct nd_encodings *encodings, const
                        tensor);
     ND_FREED struct entry *entries = nd_calloc(n, sizeof *entries);
     ND_TRY_MEMORY(entries != NULL, err);
-    json_array_foreach(list, i, object)
-    {
+    json_array_foreach(list, i, object) {
         ND_TRY(read_entry(encodings, tensor, object, &entries[i], err));
     }
     return add_entries(encodings, tensor, role, entries, n, err);
@@ -550,12 +529,10 @@ static enum nd_status read_layer(struct nd_encodings *encodings, const char *lay
     const char *side, *index;
     json_t *places, *object;
     enum nd_status status = ND_OK;
-    json_object_foreach((json_t *)(uintptr_t)sides, side, places)
-    {
+    json_object_foreach((json_t *)(uintptr_t)sides, side, places) {
         if (!json_is_object(places))
             return nd_encodings_fail(encodings, layer, side, err, "is no object of encodings by index");
-        json_object_foreach(places, index, object)
-        {
+        json_object_foreach(places, index, object) {
             struct entry entry;
             char *text = nd_text("%s.%s[%s]", layer, side, index);
             ND_TRY_MEMORY(text != NULL, err);
@@ -578,8 +555,7 @@ static enum nd_status read_group_of_aimet_0(struct nd_encodings *encodings, cons
     if (!json_is_object(group))
         return nd_encodings_fail(encodings, NULL, key, err, "is %s, expected an object by the name of tensors",
                                  group == NULL ? "missing" : "another thing");
-    json_object_foreach(group, tensor, value)
-    {
+    json_object_foreach(group, tensor, value) {
         if (json_is_object(value) && role == ND_ENCODING_ACTIVATION)
             ND_TRY(read_layer(encodings, tensor, value, err));
         else
@@ -628,8 +604,7 @@ static enum nd_status read_axis_of_qnn(struct nd_encodings *encodings, const jso
                               ND_MAX_RANK - 1, &stated->axis, err));
     ND_FREED double *scales = nd_calloc(n, sizeof *scales), *zero_points = nd_calloc(n, sizeof *zero_points);
     ND_TRY_MEMORY(scales != NULL && zero_points != NULL, err);
-    json_array_foreach(list, i, pair)
-    {
+    json_array_foreach(list, i, pair) {
         ND_TRY(read_pair(encodings, stated->name, pair, &scales[i], &zero_points[i], err));
     }
     stated->has_axis = true;
@@ -690,8 +665,7 @@ static enum nd_status read_graph(struct nd_encodings *encodings, const json_t *g
     const json_t *info = json_object_get(graph, "info"), *tensor;
     size_t i;
     for (size_t l = 0; l < sizeof lists / sizeof lists[0]; l++) {
-        json_array_foreach(json_object_get(info, lists[l]), i, tensor)
-        {
+        json_array_foreach(json_object_get(info, lists[l]), i, tensor) {
             ND_TRY(read_tensor(encodings, json_object_get(tensor, "info"), err));
         }
     }
@@ -704,8 +678,7 @@ enum nd_status nd_encodings_read_qnn(struct nd_encodings *encodings, const json_
     size_t i;
     if (json_is_object(graphs))
         ND_TRY(read_graph(encodings, graphs, err));
-    json_array_foreach(graphs, i, graph)
-    {
+    json_array_foreach(graphs, i, graph) {
         ND_TRY(read_graph(encodings, graph, err));
     }
     return ND_OK;

@@ -73,17 +73,6 @@ static bool is_handled(enum nd_dtype dtype)
     }
 }
 
-static void decode_raw(enum nd_dtype dtype, const uint8_t *bytes, size_t n, double *values)
-{
-    size_t size = nd_dtype_size_bytes(dtype);
-    for (size_t i = 0; i < n; i++) {
-        uint32_t bits = 0;
-        for (size_t b = 0; b < size; b++)
-            bits |= (uint32_t)bytes[i * size + b] << (8 * b);
-        values[i] = element_from_bits(dtype, bits);
-    }
-}
-
 /* Decodes the n elements from wherever the tensor has them; false when there are fewer or more. */
 static bool decode_elements(const Onnx__TensorProto *tensor, enum nd_dtype dtype, const uint8_t *raw,
                             size_t raw_bytes, struct numbers *out)
@@ -92,7 +81,13 @@ static bool decode_elements(const Onnx__TensorProto *tensor, enum nd_dtype dtype
     if (raw != NULL) {
         if (!nd_size_mul(n, nd_dtype_size_bytes(dtype), &wanted) || raw_bytes != wanted)
             return false;
-        decode_raw(dtype, raw, n, out->values);
+        size_t size = nd_dtype_size_bytes(dtype);
+        for (size_t i = 0; i < n; i++) {
+            uint32_t bits = 0;
+            for (size_t b = 0; b < size; b++)
+                bits |= (uint32_t)raw[i * size + b] << (8 * b);
+            out->values[i] = element_from_bits(dtype, bits);
+        }
         return true;
     }
     if (dtype == ND_DTYPE_F32) {

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "core/files/file.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "npudiff/core/parse.h"
 
 /* Where a tensor's bytes lie: length 0 stands for "to the end" only while has_length is false. */
@@ -97,12 +97,6 @@ static enum nd_status open_place(struct place *place, const char *name, const ch
     }
     *out = fd;
     return ND_OK;
-}
-
-static int compare_locations(const void *a, const void *b)
-{
-    return strcmp(((const struct nd_external_file *)a)->location,
-                  ((const struct nd_external_file *)b)->location);
 }
 
 struct collecting {
@@ -215,19 +209,6 @@ static enum nd_status count_holes(const char *path, uint64_t *n_holes, struct nd
                    path, (unsigned long long)size, (unsigned long long)(*n_holes < size ? size - *n_holes : 0));
 }
 
-static void drop_repeated(struct nd_external *external)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < external->n; i++) {
-        if (n > 0 && compare_locations(&external->files[n - 1], &external->files[i]) == 0) {
-            ND_FREE_ALL(external->files[i].path, external->files[i].location);
-        } else {
-            external->files[n++] = external->files[i];
-        }
-    }
-    external->n = n;
-}
-
 enum nd_status nd_external_init(struct nd_external *external, const Onnx__ModelProto *model,
                                 const char *model_path, struct nd_error *err)
 {
@@ -237,8 +218,16 @@ enum nd_status nd_external_init(struct nd_external *external, const Onnx__ModelP
     for (size_t i = 0; i < model->graph->n_node && status == ND_OK; i++)
         status = collect_binary(model->graph->node[i], &to, err);
     if (external->n > 1)
-        qsort(external->files, external->n, sizeof *external->files, compare_locations);
-    drop_repeated(external);
+        qsort(external->files, external->n, sizeof *external->files, nd_compare_texts);
+    size_t n = 0;
+    for (size_t i = 0; i < external->n; i++) {
+        if (n > 0 && nd_compare_texts(&external->files[n - 1], &external->files[i]) == 0) {
+            ND_FREE_ALL(external->files[i].path, external->files[i].location);
+        } else {
+            external->files[n++] = external->files[i];
+        }
+    }
+    external->n = n;
     uint64_t n_holes = 0;
     for (size_t i = 0; i < external->n && status == ND_OK; i++)
         status = count_holes(external->files[i].path, &n_holes, err);

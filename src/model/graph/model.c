@@ -583,13 +583,6 @@ enum nd_status nd_model_load(const char *path, struct nd_model **out, struct nd_
     return ND_GIVE(out, model);
 }
 
-static void nd_graph_deinit(struct nd_graph *graph)
-{
-    nd_names_deinit(&graph->names);
-    ND_FREE_ALL(graph->tensors, graph->nodes, graph->uses, graph->made, graph->readers);
-    *graph = (struct nd_graph){0};
-}
-
 void nd_model_destroy(struct nd_model **handle)
 {
     struct nd_model *model = *handle;
@@ -602,7 +595,10 @@ void nd_model_destroy(struct nd_model **handle)
     ND_FREE_ALL(model->layers, model->layer_of_tensor, model->tensors, model->tensor_types,
                 model->tensor_of_value, model->inputs, model->outputs, model->nodes);
     nd_external_deinit(&model->external);
-    nd_graph_deinit(&model->graph);
+    struct nd_graph *graph = &model->graph;
+    nd_names_deinit(&graph->names);
+    ND_FREE_ALL(graph->tensors, graph->nodes, graph->uses, graph->made, graph->readers);
+    *graph = (struct nd_graph){0};
     onnx__model_proto__free_unpacked(model->proto, NULL);
     ND_FREE_ALL(model->path, model);
     *handle = NULL;

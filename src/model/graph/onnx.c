@@ -197,15 +197,14 @@ enum nd_status nd_onnx_visit_tensors(const ProtobufCMessage *message, visit_func
 {
     if (message->descriptor == &onnx__tensor_proto__descriptor)
         return visit((const Onnx__TensorProto *)message, context, err);
-    enum nd_status status = ND_OK;
     for (unsigned int f = 0; f < message->descriptor->n_fields; f++) {
         ProtobufCMessage *const *items = NULL;
         size_t n;
         field_messages(message, &message->descriptor->fields[f], &items, &n);
-        for (size_t i = 0; i < n && status == ND_OK; i++)
-            status = nd_onnx_visit_tensors(items[i], visit, context, err);
+        for (size_t i = 0; i < n; i++)
+            ND_TRY(nd_onnx_visit_tensors(items[i], visit, context, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* All texts but these are names; values are what tools note of a model. */

@@ -328,21 +328,15 @@ static enum nd_status fail_no_match(const struct nd_model *model, const char *pa
                                    model->n_tensors, sizeof model->tensors[0], meant));
 }
 
-/* The length of the pattern that text starts with; a comma after a backslash belongs to it. */
-static size_t pattern_length(const char *text)
-{
-    size_t n = 0;
-    while (text[n] != '\0' && text[n] != ',')
-        n += text[n] == '\\' && text[n + 1] != '\0' ? 2 : 1;
-    return n;
-}
-
 static enum nd_status mark_patterns(const struct nd_model *model, const char *spec, bool *chosen,
                                     struct nd_error *err)
 {
     enum nd_status status = ND_OK;
     for (const char *at = spec; status == ND_OK;) {
-        size_t n = pattern_length(at);
+        /* The length of the pattern that text starts with; a comma after a backslash belongs to it. */
+        size_t n = 0;
+        while (at[n] != '\0' && at[n] != ',')
+            n += at[n] == '\\' && at[n + 1] != '\0' ? 2 : 1;
         if (n == 0)
             return nd_fail(err, ND_E_OPTION_VALUE, spec, "'%s' holds an empty tensor pattern", spec);
         char *pattern = strndup(at, n);

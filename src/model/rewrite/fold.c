@@ -172,16 +172,6 @@ static bool is_a(const struct nd_graph *graph, size_t node, const char *op_type)
 
 /* ---- constants ---- */
 
-/* The scale of the element, whose channel is along the axis of the quantiser. */
-static size_t scale_of(const struct nd_quant *quant, const Onnx__TensorProto *qvalues, size_t element)
-{
-    size_t inner = 1;
-    int64_t axis = quant->axis + (quant->axis < 0 ? (int64_t)qvalues->n_dims : 0);
-    for (size_t d = (size_t)axis + 1; quant->n > 1 && d < qvalues->n_dims; d++)
-        inner *= (size_t)qvalues->dims[d];
-    return element / inner % quant->n;
-}
-
 /* out->n is 0 where the tensor is no constant of floats, as it is or behind a DequantizeLinear. */
 static enum nd_status read_constant(const struct nd_model *model, size_t tensor, struct nd_fold_constant *out,
                                     struct nd_error *err)
@@ -199,7 +189,12 @@ static enum nd_status read_constant(const struct nd_model *model, size_t tensor,
     if (status == ND_OK && (!is_coded || quant.quant.n > 0))
         status = nd_constant_numbers(graph, source, model->path, &out->x, &out->n, err);
     for (size_t i = 0; is_coded && i < out->n; i++) {
-        size_t s = scale_of(&quant.quant, proto, i);
+        /* The scale of the element, whose channel is along the axis of the quantiser. */
+        size_t inner = 1;
+        int64_t axis = quant.quant.axis + (quant.quant.axis < 0 ? (int64_t)proto->n_dims : 0);
+        for (size_t d = (size_t)axis + 1; quant.quant.n > 1 && d < proto->n_dims; d++)
+            inner *= (size_t)proto->dims[d];
+        size_t s = i / inner % quant.quant.n;
         out->x[i] = (out->x[i] - (double)quant.quant.zero_point[s]) * (double)quant.quant.scale[s];
     }
     out->dims = proto->dims;

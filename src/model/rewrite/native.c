@@ -31,15 +31,6 @@ static bool is_float(const struct copy *copy, size_t tensor)
     return copy->as_floats != NULL && copy->as_floats[tensor];
 }
 
-/* The tensor that shows the tensor. */
-static size_t find_tensor(const struct copy *copy, size_t tensor)
-{
-    struct nd_dequantised floats = {.tensor = copy->source->tensors[tensor].onnx_name};
-    if (is_float(copy, tensor))
-        nd_model_find_dequantised(copy->source, tensor, &floats);
-    return nd_names_find(&copy->source->graph.names, floats.tensor);
-}
-
 static enum nd_status find_targets(struct copy *copy, const size_t *tensors, size_t n_tensors,
                                    struct nd_error *err)
 {
@@ -48,7 +39,11 @@ static enum nd_status find_targets(struct copy *copy, const size_t *tensors, siz
         return nd_fail(err, ND_E_MODEL_NO_TENSOR, model->path, "no tensor of '%s' was asked for", model->path);
     for (size_t i = 0; i < n_tensors; i++) {
         const struct nd_tensor *tensor = nd_model_tensor(model, tensors[i]);
-        size_t value = find_tensor(copy, tensors[i]);
+        /* The tensor that shows the tensor. */
+        struct nd_dequantised floats = {.tensor = copy->source->tensors[tensors[i]].onnx_name};
+        if (is_float(copy, tensors[i]))
+            nd_model_find_dequantised(copy->source, tensors[i], &floats);
+        size_t value = nd_names_find(&copy->source->graph.names, floats.tensor);
         if (model->graph.tensors[value].producer == ND_NO_INDEX)
             return nd_fail(err, ND_E_OPTION_VALUE, tensor->name,
                            "tensor '%s' is an input of '%s' and cannot be an output as well", tensor->name,
@@ -435,19 +430,6 @@ static enum nd_status strip_input(const struct nd_model *model, size_t i, Onnx__
     return add_end(out->inputs, &out->n_inputs, i, name, err);
 }
 
-/* What only the removed nodes read. */
-static void drop_unread(Onnx__GraphProto *graph)
-{
-    for (size_t i = graph->n_initializer; i-- > 0;) {
-        if (count_name(graph, nd_onnx_text(graph->initializer[i]->name)) > 1)
-            continue;
-        onnx__tensor_proto__free_unpacked(graph->initializer[i], NULL);
-        graph->n_initializer--;
-        memmove(&graph->initializer[i], &graph->initializer[i + 1],
-                (graph->n_initializer - i) * sizeof *graph->initializer);
-    }
-}
-
 /* ---- names ---- */
 
 static const struct nd_native_end *end_at(const struct nd_native *native, size_t i)
@@ -540,7 +522,16 @@ enum nd_status nd_model_write_native(const struct nd_model *model, const size_t 
     ND_TRY(nd_onnx_decode(path, bytes, n_bytes, &proto, err));
     for (size_t i = 0; i < nd_model_n_inputs(model); i++)
         ND_TRY(strip_input(model, i, proto->graph, &native, err));
-    drop_unread(proto->graph);
+    /* What only the removed nodes read. */
+    Onnx__GraphProto *graph = proto->graph;
+    for (size_t i = graph->n_initializer; i-- > 0;) {
+        if (count_name(graph, nd_onnx_text(graph->initializer[i]->name)) > 1)
+            continue;
+        onnx__tensor_proto__free_unpacked(graph->initializer[i], NULL);
+        graph->n_initializer--;
+        memmove(&graph->initializer[i], &graph->initializer[i + 1],
+                (graph->n_initializer - i) * sizeof *graph->initializer);
+    }
     ND_TRY(list_outputs(model, tensors, n_tensors, &native, err));
     ND_TRY(check_names(model, &native, err));
     ND_TRY(rename_ends(proto->graph, &native, err));

@@ -142,20 +142,6 @@ static bool is_output(const struct nd_subgraph *part, size_t node, size_t tensor
     return is_read_outside(part, tensor) && !is_handed_out_as_floats(part, tensor);
 }
 
-static void find_outputs(struct nd_subgraph *part, const char *extra)
-{
-    const struct nd_graph *graph = &part->source->graph;
-    for (size_t n = 0; n < graph->n_nodes; n++) {
-        const struct nd_graph_node *node = &graph->nodes[n];
-        for (size_t i = 0; part->has_node[n] && i < node->n_made; i++) {
-            size_t made = graph->made[node->first_made + i];
-            if (made != ND_NO_INDEX &&
-                (is_output(part, n, made) || (extra != NULL && strcmp(graph->tensors[made].name, extra) == 0)))
-                add_tensor(part, ND_SUBGRAPH_OUTPUT, made);
-        }
-    }
-}
-
 /* ---- the part ---- */
 
 static enum nd_status allocate(struct nd_subgraph *part, struct nd_error *err)
@@ -186,7 +172,17 @@ static enum nd_status nd_subgraph_init(struct nd_subgraph *part, const struct nd
     }
     pull_support(part);
     find_inputs(part);
-    find_outputs(part, cut->output);
+    const struct nd_graph *graph = &part->source->graph;
+    for (size_t n = 0; n < graph->n_nodes; n++) {
+        const struct nd_graph_node *node = &graph->nodes[n];
+        for (size_t i = 0; part->has_node[n] && i < node->n_made; i++) {
+            size_t made = graph->made[node->first_made + i];
+            if (made != ND_NO_INDEX &&
+                (is_output(part, n, made) ||
+                 (cut->output != NULL && strcmp(graph->tensors[made].name, cut->output) == 0)))
+                add_tensor(part, ND_SUBGRAPH_OUTPUT, made);
+        }
+    }
     if (part->n_outputs == 0)
         return nd_fail(err, ND_E_MODEL_NO_TENSOR, model->path, "that part of '%s' hands nothing out",
                        model->path);

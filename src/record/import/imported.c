@@ -137,15 +137,6 @@ enum nd_status nd_name_find_input(const struct nd_model *model, const char *name
 
 /* ---- what was read from foreign files, on its way to a capture: tensors, facts, logs ---- */
 
-static void nd_statements_deinit(struct nd_statements *statements)
-{
-    for (size_t k = 0; k < ND_N_STATED; k++) {
-        nd_texts_deinit(&statements->of[k].values);
-        ND_FREE_ALL(statements->of[k].where, statements->of[k].folder);
-    }
-    *statements = (struct nd_statements){0};
-}
-
 static void tensor_deinit(struct nd_imported_tensor *tensor)
 {
     ND_FREE_ALL(tensor->name, tensor->where, tensor->data);
@@ -172,7 +163,12 @@ void nd_imported_deinit(struct nd_imported *imported)
         ND_FREE_ALL(imported->logs[i].name, imported->logs[i].text);
     for (size_t i = 0; i < imported->n_parts; i++)
         ND_FREE_ALL(imported->parts[i].name, imported->parts[i].source, imported->parts[i].labels);
-    nd_statements_deinit(&imported->stated);
+    struct nd_statements *statements = &imported->stated;
+    for (size_t k = 0; k < ND_N_STATED; k++) {
+        nd_texts_deinit(&statements->of[k].values);
+        ND_FREE_ALL(statements->of[k].where, statements->of[k].folder);
+    }
+    *statements = (struct nd_statements){0};
     ND_FREE_ALL(imported->latency_us, imported->shapes, imported->kind, imported->parts, imported->chipset,
                 imported->model_sha256, imported->model_file, imported->cut_short, imported->labels,
                 imported->facts);

@@ -2,7 +2,6 @@
  * scales and its quantised values (docs/reference/import-map.md). */
 #include <inttypes.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 
 #include "arithmetic/operators/array.h"
@@ -559,10 +558,7 @@ static enum nd_status fact(const struct nd_import_matching *m, const char *kind,
                            const char *fmt, ...)
 {
     char text[512];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
+    ND_PRINT_ARGUMENTS(text, fmt);
     return nd_imported_fact(m->imported, kind, m->tensor->name, text, err);
 }
 

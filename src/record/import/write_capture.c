@@ -469,21 +469,16 @@ static enum nd_status put_log(const struct nd_import_writing *w, const struct nd
     return status == ND_OK && findings->failed ? nd_fail_memory(err) : status;
 }
 
-/* The logs, and what they say; as `npudiff capture` does it. */
-static enum nd_status put_logs(const struct nd_import_writing *w, struct nd_error *err)
-{
-    ND_CLEANUP(nd_log_findings_deinit) struct nd_log_findings findings = {0};
-    for (size_t i = 0; i < w->imported->n_logs; i++)
-        ND_TRY(put_log(w, &w->imported->logs[i], &findings, err));
-    return nd_findings_write(w->writer, &findings, err);
-}
-
 static enum nd_status put_all(const struct nd_import_writing *w, struct nd_error *err)
 {
     ND_TRY(nd_import_put_attributes(w, err));
     ND_TRY(put_tensors(w, err));
     ND_TRY(put_probes(w, err));
-    return put_logs(w, err);
+    /* The logs, and what they say; as `npudiff capture` does it. */
+    ND_CLEANUP(nd_log_findings_deinit) struct nd_log_findings findings = {0};
+    for (size_t i = 0; i < w->imported->n_logs; i++)
+        ND_TRY(put_log(w, &w->imported->logs[i], &findings, err));
+    return nd_findings_write(w->writer, &findings, err);
 }
 
 /* ---- from tensors to the file ---- */

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 
 #include "core/files/file.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/text/strbuf.h"
 #include "record/probes/loader.h"
 #include "record/probes/npz.h"
@@ -19,12 +19,6 @@ static enum nd_status nd_loader_init(struct nd_loader *loader, struct nd_probe *
     ND_TRY_MEMORY(made.filled != NULL, err);
     *loader = made;
     return ND_OK;
-}
-
-static void nd_loader_deinit(struct nd_loader *loader)
-{
-    ND_FREE_ALL(loader->samples_from, loader->labels, loader->filled);
-    memset(loader, 0, sizeof *loader);
 }
 
 /* ---- Types and shapes ---- */
@@ -341,18 +335,6 @@ static char *next_line(const struct list *list, char *line)
     return next <= list->text + list->n ? next : NULL;
 }
 
-/* Makes a NUL of every line's end and counts the lines that are samples. */
-static size_t cut_lines(const struct list *list)
-{
-    size_t n_samples = 0;
-    for (size_t i = 0; i < list->n; i++)
-        if (list->text[i] == '\n')
-            list->text[i] = '\0';
-    for (char *line = list->text; line != NULL; line = next_line(list, line))
-        n_samples += is_sample(line);
-    return n_samples;
-}
-
 /* Splits INPUT:=PATH. A bare PATH is for the only input. */
 static enum nd_status find_input(const struct nd_loader *loader, const char *list, char *item, size_t *input,
                                  const char **path, struct nd_error *err)
@@ -423,7 +405,13 @@ static enum nd_status load_line(struct nd_loader *loader, const struct list *lis
 
 static enum nd_status load_lines(struct nd_loader *loader, const struct list *list, struct nd_error *err)
 {
-    size_t n_samples = cut_lines(list);
+    /* Makes a NUL of every line's end and counts the lines that are samples. */
+    size_t n_samples = 0;
+    for (size_t i = 0; i < list->n; i++)
+        if (list->text[i] == '\n')
+            list->text[i] = '\0';
+    for (char *line = list->text; line != NULL; line = next_line(list, line))
+        n_samples += is_sample(line);
     if (n_samples == 0)
         return nd_fail(err, ND_E_PROBE_SHAPE, list->path, "list '%s' has no samples", list->path);
     enum nd_status status = nd_loader_begin_samples(loader, n_samples, list->path, err);
@@ -679,7 +667,8 @@ enum nd_status nd_user_load(struct nd_probe *probe, const char *path, const char
         status = nd_user_load_labels(&loader, labels_path, err);
     if (status == ND_OK)
         status = nd_loader_finish(&loader, err);
-    nd_loader_deinit(&loader);
+    ND_FREE_ALL(loader.samples_from, loader.labels, loader.filled);
+    memset(&loader, 0, sizeof loader);
     return status;
 }
 
@@ -692,14 +681,7 @@ struct listing {
 
 static void listing_deinit(struct listing *listing)
 {
-    for (size_t i = 0; i < listing->n; i++)
-        free(listing->names[i]);
-    free(listing->names);
-}
-
-static int compare_names(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
+    ND_FREE_ITEMS(listing->names, listing->n);
 }
 
 static enum nd_status listing_add(struct listing *listing, const char *path, const char *name,
@@ -738,7 +720,7 @@ static enum nd_status listing_read(struct listing *listing, const char *path, st
     if (status == ND_OK && listing->n == 0)
         status = nd_fail(err, ND_E_PROBE_INPUT, path, "folder '%s' holds no .npy or .npz file", path);
     if (status == ND_OK)
-        qsort(listing->names, listing->n, sizeof *listing->names, compare_names);
+        qsort(listing->names, listing->n, sizeof *listing->names, nd_compare_texts);
     return status;
 }
 

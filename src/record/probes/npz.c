@@ -7,7 +7,7 @@
 #include <zip.h>
 
 #include "core/files/file.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/text/strbuf.h"
 
 static char *quoted(const char *path, const char *array)
@@ -191,18 +191,13 @@ static enum nd_status index_member(struct nd_npz *npz, size_t i, uint64_t file_b
     return npz->arrays[i].name != NULL ? ND_OK : nd_fail_memory(err);
 }
 
-static int compare_names(const void *a, const void *b)
-{
-    return strcmp(((const struct array *)a)->name, ((const struct array *)b)->name);
-}
-
 static enum nd_status check_unique(const struct nd_npz *npz, struct nd_error *err)
 {
     ND_FREED struct array *sorted = nd_calloc(npz->n_arrays, sizeof *sorted);
     ND_TRY_MEMORY(sorted != NULL, err);
     if (npz->n_arrays > 0)
         memcpy(sorted, npz->arrays, npz->n_arrays * sizeof *sorted);
-    qsort(sorted, npz->n_arrays, sizeof *sorted, compare_names);
+    qsort(sorted, npz->n_arrays, sizeof *sorted, nd_compare_texts);
     for (size_t i = 1; i < npz->n_arrays; i++)
         if (strcmp(sorted[i - 1].name, sorted[i].name) == 0)
             return nd_fail(err, ND_E_PROBE_FORMAT, npz->path, "'%s' has the array '%s' twice", npz->path,

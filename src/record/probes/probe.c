@@ -363,11 +363,6 @@ static uint64_t ramp_step(uint64_t i, uint64_t n, uint64_t last)
     return n > 1 ? i * last / (n - 1) : 0;
 }
 
-static float ramp_without_quantiser(uint64_t i, uint64_t n)
-{
-    return n > 1 ? (float)((double)(2 * (int64_t)i - (int64_t)(n - 1)) / (double)(n - 1)) : -1.0f;
-}
-
 static void ramp_qvalues(const struct nd_probe_target *target, size_t n, void *data)
 {
     struct nd_qvalue_range range = nd_qvalue_range_of_input(target);
@@ -401,7 +396,7 @@ static enum nd_status nd_generate_ramp(const struct nd_probe_target *target,
             int64_t qvalue = quantiser.qvalue_min + (int64_t)ramp_step(i, n, last);
             value = quantiser.quant->scale[channel] * (float)(qvalue - quantiser.quant->zero_point[channel]);
         } else {
-            value = ramp_without_quantiser(i, n);
+            value = n > 1 ? (float)((double)(2 * (int64_t)i - (int64_t)(n - 1)) / (double)(n - 1)) : -1.0f;
         }
         nd_element_put_float(target->dtype, data, i, value);
     }
@@ -482,18 +477,6 @@ static enum nd_status fail_parameters(const char *spec, const struct generator *
                    generator->n_parameters > 1 ? " and SEED from 0 to 18446744073709551615" : "");
 }
 
-/* The description with every parameter written out: "uniform:8:1". New memory, or NULL. */
-static char *full_spec(const struct generator *generator, const struct nd_generate_args *args)
-{
-    struct nd_strbuf text = {0};
-    nd_strbuf_puts(&text, generator->name);
-    if (generator->n_parameters > 0)
-        nd_strbuf_printf(&text, ":%zu", args->n_samples);
-    if (generator->n_parameters > 1)
-        nd_strbuf_printf(&text, ":%llu", (unsigned long long)args->seed);
-    return nd_strbuf_take(&text);
-}
-
 /* An empty probe with the names, types and shapes of the targets, no samples and no data. The caller destroys
  * *out. ND_ERR_FORMAT: a target without type or with a negative dimension. */
 static enum nd_status probe_create_empty(const char *name, const char *source,
@@ -551,7 +534,14 @@ static enum nd_status create_generated(const char *spec, const struct generator 
     if (generator->fill == nd_generate_ties)
         ND_TRY(nd_generate_check_ties(targets, n_targets, err));
     ND_CLEANUP(nd_probe_destroy) struct nd_probe *probe = NULL;
-    ND_FREED char *source = full_spec(generator, &args);
+    /* The description with every parameter written out: "uniform:8:1". */
+    struct nd_strbuf text = {0};
+    nd_strbuf_puts(&text, generator->name);
+    if (generator->n_parameters > 0)
+        nd_strbuf_printf(&text, ":%zu", args.n_samples);
+    if (generator->n_parameters > 1)
+        nd_strbuf_printf(&text, ":%llu", (unsigned long long)args.seed);
+    ND_FREED char *source = nd_strbuf_take(&text);
     ND_TRY_MEMORY(source != NULL, err);
     ND_TRY(probe_create_empty(generator->name, source, targets, n_targets, &probe, err));
     ND_TRY(nd_probe_set_samples(probe, args.n_samples, err));
@@ -580,15 +570,6 @@ static enum nd_status check_name(const char *spec, const char *name, struct nd_e
     return ND_OK;
 }
 
-/* The last ",labels=" in text, so that a path before it may contain the word too. */
-static char *find_labels(char *text)
-{
-    char *found = NULL;
-    for (char *at = text; (at = strstr(at, ",labels=")) != NULL; at++)
-        found = at;
-    return found;
-}
-
 static enum nd_status create_user(const char *spec, size_t name_bytes, const struct nd_probe_target *targets,
                                   size_t n_targets, struct nd_probe **out, struct nd_error *err)
 {
@@ -602,7 +583,10 @@ static enum nd_status create_user(const char *spec, size_t name_bytes, const str
         status = probe_create_empty(text, path, targets, n_targets, &probe, err);
     if (status != ND_OK)
         goto out;
-    char *labels = find_labels(path);
+    /* The last ",labels=" in text, so that a path before it may contain the word too. */
+    char *labels = NULL;
+    for (char *at = path; (at = strstr(at, ",labels=")) != NULL; at++)
+        labels = at;
     if (labels != NULL) {
         *labels = '\0';
         labels_path = labels + strlen(",labels=");

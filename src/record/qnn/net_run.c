@@ -173,21 +173,18 @@ static enum nd_status keep(struct nd_qnr *run, const char *path, const char *nam
 
 static enum nd_status add_text(struct nd_qnr *run, const char *path, const char *name, struct nd_error *err)
 {
-    void *bytes = NULL;
+    ND_FREED void *bytes = NULL;
     size_t n_bytes = 0;
-    enum nd_status status = nd_file_read(path, MAX_LOG_BYTES, &bytes, &n_bytes, err);
-    if (status != ND_OK)
-        return status;
-    if (memchr(bytes, '\0', n_bytes) != NULL) {
-        status = nd_qnr_fact(run, "logs", name, err,
-                             "'%s' is binary: not stored (qnn-profile-viewer makes a CSV of it)", name);
-    } else {
-        status = check_build(run, path, bytes, err);
-        if (status == ND_OK && n_bytes > 0)
-            status = keep(run, path, name, bytes, n_bytes, err);
+    ND_TRY(nd_file_read(path, MAX_LOG_BYTES, &bytes, &n_bytes, err));
+    if (memchr(bytes, '\0', n_bytes) != NULL)
+        ND_TRY(nd_qnr_fact(run, "logs", name, err,
+                           "'%s' is binary: not stored (qnn-profile-viewer makes a CSV of it)", name));
+    else {
+        ND_TRY(check_build(run, path, bytes, err));
+        if (n_bytes > 0)
+            ND_TRY(keep(run, path, name, bytes, n_bytes, err));
     }
-    free(bytes);
-    return status;
+    return ND_OK;
 }
 
 /* The header may have lines of metadata before it. */
@@ -243,15 +240,6 @@ static enum nd_status add_logs_of(struct nd_qnr *run, const char *folder, struct
         free(path);
     }
     return status;
-}
-
-/* Logs and profiles; SDK builds that they name. */
-static enum nd_status nd_qnr_read_logs(struct nd_qnr *run, struct nd_error *err)
-{
-    enum nd_status status = add_logs_of(run, run->output, err);
-    if (status == ND_OK && run->graph != NULL)
-        status = add_logs_of(run, run->results, err);
-    return status == ND_OK && run->base != NULL ? add_logs_of(run, run->base, err) : status;
 }
 
 static void run_deinit(struct nd_qnr *run)
@@ -313,19 +301,16 @@ static enum nd_status use_manifest(struct nd_qnr *run, struct nd_error *err)
 
 static enum nd_status read_sources(struct nd_qnr *run, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     if (run->base != NULL) {
-        char *path = nd_path_join(run->base, "npudiff.json");
-        status = path != NULL ? nd_qnr_read_manifest(path, &run->manifest, err) : nd_fail_memory(err);
-        free(path);
-        if (status == ND_OK)
-            status = use_manifest(run, err);
+        ND_FREED char *path = nd_path_join(run->base, "npudiff.json");
+        ND_TRY(path != NULL ? nd_qnr_read_manifest(path, &run->manifest, err) : nd_fail_memory(err));
+        ND_TRY(use_manifest(run, err));
     }
-    if (status == ND_OK && run->options->context_json != NULL)
-        status = nd_qnr_read_context(run->options->context_json,
-                                     run->options->graph != NULL ? run->options->graph : run->graph,
-                                     &run->context, err);
-    return status == ND_OK ? check_sources(run, err) : status;
+    if (run->options->context_json != NULL)
+        ND_TRY(nd_qnr_read_context(run->options->context_json,
+                                   run->options->graph != NULL ? run->options->graph : run->graph,
+                                   &run->context, err));
+    return check_sources(run, err);
 }
 
 static bool is_sanitised(const char *name)
@@ -369,7 +354,11 @@ static enum nd_status read_run(struct nd_qnr *run, struct nd_error *err)
     run->imported->keeps_unknown = true;
     ND_TRY(nd_qnr_describe(run, err));
     ND_TRY(nd_qnr_read_tensors(run, err));
-    return nd_qnr_read_logs(run, err);
+    /* Logs and profiles; SDK builds that they name. */
+    enum nd_status status = add_logs_of(run, run->output, err);
+    if (status == ND_OK && run->graph != NULL)
+        status = add_logs_of(run, run->results, err);
+    return status == ND_OK && run->base != NULL ? add_logs_of(run, run->base, err) : status;
 }
 
 static enum nd_status read_qnn_net_run(const struct nd_import_options *options, struct nd_imported *imported,

@@ -372,8 +372,7 @@ static enum nd_status add_fed_tensors(struct nd_qnr *run, struct nd_error *err)
 {
     const json_t *list = json_object_get(run->manifest.root, "fed"), *fed;
     size_t i;
-    json_array_foreach(list, i, fed)
-    {
+    json_array_foreach(list, i, fed) {
         bool is_missing = false;
         const char *tensor = json_string_value(json_object_get(fed, "edge"));
         json_int_t input = json_integer_value(json_object_get(fed, "input"));
@@ -404,8 +403,7 @@ static enum nd_status add_parts(struct nd_qnr *run, struct nd_error *err)
         return nd_fail(err, ND_E_IMPORT_OPTION, run->options->probe,
                        "--probe renames one probe; '%s' has %zu, which keep their names", run->manifest.path,
                        json_array_size(probes));
-    json_array_foreach(probes, i, probe)
-    {
+    json_array_foreach(probes, i, probe) {
         const json_t *labels = json_object_get(probe, "labels");
         const char *name = json_string_value(json_object_get(probe, "name"));
         const char *source = json_string_value(json_object_get(probe, "source"));
@@ -437,8 +435,7 @@ static enum nd_status check_results(const struct nd_qnr *run, struct nd_error *e
     const json_t *probes = json_object_get(run->manifest.root, "probes"), *probe;
     const json_t *results = json_object_get(run->manifest.root, "results");
     size_t i, at = 0;
-    json_array_foreach(probes, i, probe)
-    {
+    json_array_foreach(probes, i, probe) {
         size_t n = (size_t)json_integer_value(json_object_get(probe, "n_samples"));
         for (size_t s = 0; s < n && at < json_array_size(results); s++, at++) {
             const json_t *result = json_array_get(results, at);

@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "core/files/file.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/tensors/scales.h"
 #include "core/text/strbuf.h"
 #include "model/encodings/building.h"
@@ -19,9 +19,7 @@ void nd_qnr_stated_deinit(struct nd_qnr_stated *stated)
 
 static void list_deinit(struct nd_qnr_list *list)
 {
-    for (size_t i = 0; i < list->n; i++)
-        nd_qnr_stated_deinit(&list->items[i]);
-    free(list->items);
+    ND_DEINIT_EACH(nd_qnr_stated_deinit, list->items, list->n);
 }
 
 void nd_qnr_source_deinit(struct nd_qnr_source *source)
@@ -147,8 +145,7 @@ static enum nd_status get_shape(const json_t *object, const char *key, const cha
     if (!json_is_array(list) || json_array_size(list) > ND_MAX_RANK)
         return fail_key(path, tensor, key, "a list of at most 8 dimensions", err);
     out->rank = (int)json_array_size(list);
-    json_array_foreach(list, i, dim)
-    {
+    json_array_foreach(list, i, dim) {
         if (!json_is_integer(dim) || json_integer_value(dim) < 0)
             return fail_key(path, tensor, key, "a list of whole numbers from 0 on", err);
         out->dims[i] = json_integer_value(dim);
@@ -243,8 +240,7 @@ static enum nd_status read_prepared_list(const json_t *root, const char *key, co
     size_t i;
     if (!json_is_array(array))
         return fail_key(path, NULL, key, "a list of tensors", err);
-    json_array_foreach(array, i, object)
-    {
+    json_array_foreach(array, i, object) {
         ND_TRY(read_prepared(object, path, list, err));
     }
     return ND_OK;
@@ -312,8 +308,7 @@ static enum nd_status read_context_list(const json_t *graph, const char *key,
     size_t i;
     if (!json_is_array(array))
         return fail_key(path, NULL, key, "a list of tensors", err);
-    json_array_foreach(array, i, tensor)
-    {
+    json_array_foreach(array, i, tensor) {
         ND_TRY(read_context_tensor(json_object_get(tensor, "info"), encodings, path, list, err));
     }
     return ND_OK;
@@ -328,8 +323,7 @@ static enum nd_status choose_graph(const json_t *root, const char *graph, const 
     char names[300] = "";
     if (n == 0)
         return fail_key(path, NULL, "graphs", "a list of graphs", err);
-    json_array_foreach(graphs, i, item)
-    {
+    json_array_foreach(graphs, i, item) {
         const json_t *info = json_object_get(item, "info");
         const char *name = json_string_value(json_object_get(info, "graphName"));
         if (n == 1 || (graph != NULL && name != NULL && strcmp(name, graph) == 0)) {
@@ -417,20 +411,14 @@ enum nd_status nd_qnr_fact(struct nd_qnr *run, const char *kind, const char *ten
                            const char *fmt, ...)
 {
     char text[1000];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
+    ND_PRINT_ARGUMENTS(text, fmt);
     return nd_imported_fact(run->imported, kind, tensor, text, err);
 }
 
 enum nd_status nd_qnr_cut(struct nd_qnr *run, size_t n, struct nd_error *err, const char *fmt, ...)
 {
     char text[1000];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
+    ND_PRINT_ARGUMENTS(text, fmt);
     if (n < run->n_complete)
         run->n_complete = n;
     struct nd_strbuf all = {0};

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "core/files/file.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/tensors/scales.h"
 #include "core/text/strbuf.h"
 #include "npudiff/core/parse.h"
@@ -20,15 +20,8 @@
 
 void nd_qnr_files_deinit(struct nd_qnr_files *files)
 {
-    for (size_t i = 0; i < files->n; i++)
-        free(files->names[i]);
-    free(files->names);
+    ND_FREE_ITEMS(files->names, files->n);
     *files = (struct nd_qnr_files){0};
-}
-
-static int compare_names(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
 static bool is_utf8(const char *name)
@@ -83,7 +76,7 @@ enum nd_status nd_qnr_list_folder(const char *path, struct nd_qnr_files *out, st
             status = add_name(path, entry->d_name, out, err);
     closedir(folder);
     if (status == ND_OK && out->n > 0)
-        qsort(out->names, out->n, sizeof *out->names, compare_names);
+        qsort(out->names, out->n, sizeof *out->names, nd_compare_texts);
     if (status != ND_OK)
         nd_qnr_files_deinit(out);
     return status;
@@ -91,7 +84,8 @@ enum nd_status nd_qnr_list_folder(const char *path, struct nd_qnr_files *out, st
 
 static bool nd_qnr_has_name(const struct nd_qnr_files *files, const char *name)
 {
-    return files->n > 0 && bsearch(&name, files->names, files->n, sizeof *files->names, compare_names) != NULL;
+    return files->n > 0 &&
+           bsearch(&name, files->names, files->n, sizeof *files->names, nd_compare_texts) != NULL;
 }
 
 /* The folders of a run: Result_<i>, several graphs, and which tensors have files in them. */

@@ -197,14 +197,6 @@ char *nd_prepare_input_path(const struct nd_prepare_work *work, size_t probe, si
 
 /* ---- codes ---- */
 
-static void put_qvalue(enum nd_dtype dtype, void *qvalues, size_t i, int64_t qvalue)
-{
-    if (nd_dtype_size_bytes(dtype) == 1)
-        ((uint8_t *)qvalues)[i] = (uint8_t)qvalue;
-    else
-        ((uint16_t *)qvalues)[i] = (uint16_t)qvalue;
-}
-
 void nd_prepare_quantise(const float *values, size_t n, const struct nd_quant *quant, size_t n_inner,
                          enum nd_dtype dtype, void *qvalues)
 {
@@ -219,7 +211,11 @@ void nd_prepare_quantise(const float *values, size_t n, const struct nd_quant *q
             scaled = lowest - zero_point;
         if (scaled > highest - zero_point)
             scaled = highest - zero_point;
-        put_qvalue(dtype, qvalues, i, (int64_t)nearbyintf(scaled) + quant->zero_point[channel]);
+        int64_t qvalue = (int64_t)nearbyintf(scaled) + quant->zero_point[channel];
+        if (nd_dtype_size_bytes(dtype) == 1)
+            ((uint8_t *)qvalues)[i] = (uint8_t)qvalue;
+        else
+            ((uint16_t *)qvalues)[i] = (uint16_t)qvalue;
     }
 }
 

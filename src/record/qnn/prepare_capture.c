@@ -250,18 +250,6 @@ static char *start_command(const struct nd_remote *remote, const struct nd_prepa
     return nd_strbuf_take(&text);
 }
 
-/* "<exit code>", "running" or "gone". */
-static char *ask_command(const char *out)
-{
-    struct nd_strbuf text = {0};
-    nd_strbuf_puts(&text, "cd ");
-    nd_shell_quote(&text, out);
-    nd_strbuf_puts(&text,
-                   " || exit 1; if [ -f exit_code ]; then cat exit_code; elif kill -0 $(cat pid) 2>/dev/null; "
-                   "then echo running; else sleep 1; cat exit_code 2>/dev/null || echo gone; fi");
-    return nd_strbuf_take(&text);
-}
-
 static void stop(struct nd_remote *remote, const char *out)
 {
     struct nd_strbuf text = {0};
@@ -293,7 +281,14 @@ static enum nd_status check_limits(const struct nd_remote *remote, const struct 
 static enum nd_status wait_for_end(struct nd_remote *remote, const struct nd_prepared_run *run, const char *out,
                                    int *exit_code, struct nd_error *err)
 {
-    ND_FREED char *command = ask_command(out);
+    /* "<exit code>", "running" or "gone". */
+    struct nd_strbuf text = {0};
+    nd_strbuf_puts(&text, "cd ");
+    nd_shell_quote(&text, out);
+    nd_strbuf_puts(&text,
+                   " || exit 1; if [ -f exit_code ]; then cat exit_code; elif kill -0 $(cat pid) 2>/dev/null; "
+                   "then echo running; else sleep 1; cat exit_code 2>/dev/null || echo gone; fi");
+    ND_FREED char *command = nd_strbuf_take(&text);
     enum nd_status status = command != NULL ? ND_OK : nd_fail_memory(err);
     for (bool has_ended = false; status == ND_OK && !has_ended;) {
         struct nd_remote_reply reply = {0};
@@ -372,13 +367,6 @@ struct sample {
     size_t *input_of;  /* tensor -> its input */
     size_t n;
 };
-
-static void sample_deinit(struct sample *sample)
-{
-    for (size_t e = 0; sample->data != NULL && e < sample->n; e++)
-        free(sample->data[e]);
-    ND_FREE_ALL(sample->views, sample->pointers, sample->data, sample->output_of, sample->input_of);
-}
 
 static size_t find_tensor(const struct nd_prepared_tensor *tensors, size_t n, size_t index)
 {
@@ -639,7 +627,9 @@ static enum nd_status nd_prepared_spool(const struct nd_returned *returned, stru
         status = store_all(returned, &sample, store, err);
     /* What was whole before one that is not is kept. */
     enum nd_status finished = nd_store_finish(&store, status == ND_OK ? err : NULL);
-    sample_deinit(&sample);
+    for (size_t e = 0; sample.data != NULL && e < sample.n; e++)
+        free(sample.data[e]);
+    ND_FREE_ALL(sample.views, sample.pointers, sample.data, sample.output_of, sample.input_of);
     if (status == ND_OK)
         status = finished;
     if (status == ND_OK)

@@ -1,6 +1,5 @@
 /* Running a small model with a runtime, to see that it works. */
 #include <jansson.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -145,10 +144,7 @@ static void add_problem(struct check *check, const char *fmt, ...) ND_PRINTF(2, 
 static void add_problem(struct check *check, const char *fmt, ...)
 {
     char text[1536];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
+    ND_PRINT_ARGUMENTS(text, fmt);
     nd_tree_append(check->problems, nd_json_string(text));
 }
 

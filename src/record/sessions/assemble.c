@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "core/files/file.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/tensors/sha256.h"
 #include "core/text/strbuf.h"
 #include "devices/agent/spool/record_fields.h"
@@ -279,11 +279,6 @@ static enum nd_status write_string(struct nd_capture_writer *writer, const char 
     return nd_capture_writer_attr(writer, &attr, err);
 }
 
-static int compare_texts(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 /* "unreadable" is a library that is gone or whose file nobody may read; other trouble is this machine's. */
 static enum nd_status digest_library(const struct nd_assembly *assembly, const char *path,
                                      char hex[static ND_SHA256_HEX_BYTES], struct nd_error *err)
@@ -328,7 +323,7 @@ static enum nd_status write_libraries(struct nd_capture_writer *writer, const st
             status = nd_fail_memory(err);
     }
     if (status == ND_OK)
-        qsort(lines, index->n_libraries, sizeof *lines, compare_texts);
+        qsort(lines, index->n_libraries, sizeof *lines, nd_compare_texts);
     for (size_t i = 0; status == ND_OK && i < index->n_libraries; i++)
         status = write_library(writer, assembly, i, lines[i], err);
     for (size_t i = 0; lines != NULL && i < index->n_libraries; i++)

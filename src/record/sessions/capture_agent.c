@@ -136,21 +136,15 @@ static bool nd_tries_have_time(void *context)
     return limit_s <= 0 || elapsed_s(trials) < trial_share * limit_s;
 }
 
-/* What a trial may use; many short sessions are one stage to whoever watches. */
-static struct nd_capture_options limits_of(const struct nd_tries *trials)
-{
-    struct nd_capture_options limits = *trials->capture->options;
-    limits.progress = NULL;
-    limits.session_limit_s = trials->session_limit_s;
-    limits.time_limit_s *= trial_share;
-    return limits;
-}
-
 static enum nd_status run_trial(struct nd_tries *trials, const struct nd_agent_job *job, const char *folder,
                                 struct nd_tried *out, struct nd_error *err)
 {
     const struct nd_capture_job *capture = trials->capture;
-    const struct nd_capture_options limits = limits_of(trials);
+    /* What a trial may use; many short sessions are one stage to whoever watches. */
+    struct nd_capture_options limits = *trials->capture->options;
+    limits.progress = NULL;
+    limits.session_limit_s = trials->session_limit_s;
+    limits.time_limit_s *= trial_share;
     struct nd_agent_exit exit = {0};
     bool is_of_session;
     enum nd_status status = nd_job_run(capture, job, folder, &limits, &exit, err);
@@ -263,7 +257,7 @@ static enum nd_status try_session(struct nd_tries *trials, const size_t *tensors
         if (status == ND_OK)
             status = run_trial(trials, &job, folder, out, err);
         n_recorded = job.n_tensors;
-        nd_capture_job_free_trial(&job);
+        nd_capture_job_free_passes(&job);
     }
     if (status == ND_OK && digests != NULL)
         status = read_digests(folder, n_recorded, digests, err);

@@ -221,18 +221,6 @@ static enum nd_status nd_provenance_add_failed_tensor(struct nd_attr_list *prove
     return nd_attr_list_add_text(provenance, "failure", "edge", tensor) ? ND_OK : nd_fail_memory(err);
 }
 
-/* What planning the sessions came to: how many were tried before those that recorded, and the tensors that none
- * shows, as lines of name, tab and reason (NULL: none). */
-static enum nd_status nd_provenance_add_planning(struct nd_attr_list *provenance, size_t n_tried,
-                                                 const char *left_out, struct nd_error *err)
-{
-    bool is_whole =
-        n_tried == 0 || nd_attr_list_add_number(provenance, "runtime", "sessions_tried", (int64_t)n_tried);
-    is_whole =
-        is_whole && (left_out == NULL || nd_attr_list_add_text(provenance, "runtime", "left_out", left_out));
-    return is_whole ? ND_OK : nd_fail_memory(err);
-}
-
 /* Names the tensors that were recorded through their floats; nothing where there is none. */
 static enum nd_status nd_provenance_add_floats(struct nd_attr_list *provenance,
                                                const struct nd_capture_job *capture, struct nd_error *err)
@@ -307,7 +295,13 @@ static enum nd_status collect_provenance(const struct nd_capture_job *capture, c
         ND_TRY(nd_provenance_add_measured(out, capture->remote, err));
     if (capture->moved != NULL)
         ND_TRY(nd_provenance_add_moved(out, capture->moved, err));
-    ND_TRY(nd_provenance_add_planning(out, capture->n_tried, capture->left_out, err));
+    /* What planning the sessions came to: how many were tried before those that recorded, and the tensors that
+     * none shows, as lines of name, tab and reason (NULL: none). */
+    bool is_whole = capture->n_tried == 0 ||
+                    nd_attr_list_add_number(out, "runtime", "sessions_tried", (int64_t)capture->n_tried);
+    is_whole = is_whole && (capture->left_out == NULL ||
+                            nd_attr_list_add_text(out, "runtime", "left_out", capture->left_out));
+    ND_TRY_MEMORY(is_whole, err);
     ND_TRY(nd_provenance_add_floats(out, capture, err));
     return failed != NULL ? nd_provenance_add_failed_tensor(out, failed->name, err) : ND_OK;
 }
@@ -466,13 +460,6 @@ struct place {
     struct nd_device resolved;
 };
 
-static void leave(struct place *place)
-{
-    nd_remote_close(&place->remote);
-    nd_lease_end(&place->lease);
-    nd_device_deinit(&place->resolved);
-}
-
 /* Reaches the machine and makes of the device what can run there. A machine that cannot be used is an outcome:
  * then *exit says why. capture->remote stays NULL where it cannot be reached. */
 static enum nd_status reach(struct nd_capture_job *capture, struct place *place, struct nd_agent_exit *exit,
@@ -593,7 +580,9 @@ static enum nd_status run_in_folder(struct nd_capture_job *capture, const char *
     if (status == ND_OK)
         fill_outcome(capture, &assembled, exit, outcome);
     nd_capture_job_deinit(capture);
-    leave(&place);
+    nd_remote_close(&place.remote);
+    nd_lease_end(&place.lease);
+    nd_device_deinit(&place.resolved);
     return status;
 }
 

@@ -176,17 +176,6 @@ static enum nd_status put_attr(struct nd_capture_writer *writer, const char *key
     return text != NULL && *text == '\0' ? ND_OK : nd_capture_writer_attr(writer, &attr, err);
 }
 
-static enum nd_status put_memory(struct nd_capture_writer *writer, const struct nd_log_finding *memory,
-                                 struct nd_error *err)
-{
-    for (size_t i = 0; memory != NULL && i < memory->n_amounts; i++) {
-        char key[32];
-        snprintf(key, sizeof key, "memory_%s", memory->amounts[i].name);
-        ND_TRY(put_attr(writer, key, NULL, memory->amounts[i].value, err));
-    }
-    return ND_OK;
-}
-
 static enum nd_status put_cell(struct nd_capture_writer *writer, const struct cell *cell, struct nd_error *err)
 {
     ND_TRY(put_attr(writer, "qnn_stage", nd_log_stage_name(cell->stage), 0, err));
@@ -202,7 +191,12 @@ static enum nd_status put_cell(struct nd_capture_writer *writer, const struct ce
         ND_TRY(put_attr(writer, "n_followers", NULL, (double)cell->cascade.n_followers, err));
         ND_TRY(put_attr(writer, "n_unplaced", NULL, (double)cell->cascade.n_unplaced, err));
     }
-    return put_memory(writer, cell->memory, err);
+    for (size_t i = 0; cell->memory != NULL && i < cell->memory->n_amounts; i++) {
+        char key[32];
+        snprintf(key, sizeof key, "memory_%s", cell->memory->amounts[i].name);
+        ND_TRY(put_attr(writer, key, NULL, cell->memory->amounts[i].value, err));
+    }
+    return ND_OK;
 }
 
 /* What follows "initializer" or "initializers"; of one or of more. */

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "core/files/file.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "npudiff/model/model.h"
 #include "record/sessions/capture_run.h"
 
@@ -12,9 +12,7 @@
 
 void nd_fell_back_deinit(struct nd_fell_back *fell_back)
 {
-    for (size_t i = 0; i < fell_back->n; i++)
-        free(fell_back->names[i]);
-    free(fell_back->names);
+    ND_FREE_ITEMS(fell_back->names, fell_back->n);
     *fell_back = (struct nd_fell_back){0};
 }
 

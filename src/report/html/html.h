@@ -84,8 +84,8 @@ void nd_view_history(struct nd_page *page, const struct nd_page_part *part);
 /* The text of a number and the like, in a caller's buffer. */
 enum { ND_HTML_TEXT_BYTES = 64 };
 
-void nd_html_puts(struct nd_page *page, const char *html);
-void nd_html_printf(struct nd_page *page, const char *fmt, ...) ND_PRINTF(2, 3);
+#define nd_html_puts(page, html) nd_strbuf_puts((page)->out, (html))
+#define nd_html_printf(page, ...) nd_strbuf_printf((page)->out, __VA_ARGS__)
 
 /* Text of a document: everything that HTML takes for markup is escaped, control characters become '?'. */
 void nd_html_text(struct nd_page *page, const char *text);

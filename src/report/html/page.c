@@ -1,6 +1,6 @@
 /* The page around the views: what it is made of, what the browser may run, and its data. */
 
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/tensors/sha256.h"
 #include "core/text/strbuf.h"
 #include "report/html/html.h"
@@ -20,9 +20,7 @@ enum { N_VIEWS = sizeof views / sizeof views[0] };
 
 static void deinit_part(struct nd_page_part *part)
 {
-    for (size_t i = 0; i < part->n_groups; i++)
-        free(part->groups[i].label);
-    free(part->groups);
+    ND_FREE_EACH(part->groups, part->n_groups, .label);
     part->groups = NULL;
     part->n_groups = 0;
 }

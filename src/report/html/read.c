@@ -20,8 +20,7 @@ const json_t *nd_doc_find(const json_t *list, const char *key, const char *text)
 {
     const json_t *one;
     size_t i;
-    json_array_foreach(list, i, one)
-    {
+    json_array_foreach(list, i, one) {
         if (strcmp(nd_doc_text(one, key), text) == 0)
             return one;
     }
@@ -59,8 +58,7 @@ const json_t *nd_doc_pair(const json_t *tensor, size_t device)
 {
     const json_t *pairs = nd_doc_get(tensor, "pairs"), *pair;
     size_t i;
-    json_array_foreach(pairs, i, pair)
-    {
+    json_array_foreach(pairs, i, pair) {
         if (nd_doc_index(pair, "ref", SIZE_MAX) == 0 && nd_doc_index(pair, "test", SIZE_MAX) == device)
             return pair;
     }
@@ -88,8 +86,7 @@ static char *group_label(const json_t *devices, size_t first, size_t *n)
     const json_t *leader = json_array_get(devices, first), *device;
     size_t i;
     *n = 0;
-    json_array_foreach(devices, i, device)
-    {
+    json_array_foreach(devices, i, device) {
         if (i != first && (i < first || class_of(leader) < 0 || class_of(device) != class_of(leader)))
             continue;
         if ((*n)++ > 0)
@@ -131,8 +128,7 @@ static bool has_capture(const json_t *devices, const struct nd_page_group *group
 {
     const json_t *leader = json_array_get(devices, group->device), *device;
     size_t i;
-    json_array_foreach(devices, i, device)
-    {
+    json_array_foreach(devices, i, device) {
         bool is_member = i == group->device || (class_of(leader) >= 0 && class_of(device) == class_of(leader));
         if (is_member && strcmp(nd_doc_text(device, "capture"), capture) == 0)
             return true;
@@ -220,8 +216,7 @@ static bool is_one_of(const json_t *value, const json_t *wanted, int (*is)(const
 {
     const json_t *one;
     size_t i;
-    json_array_foreach(wanted, i, one)
-    {
+    json_array_foreach(wanted, i, one) {
         if (is(value, one))
             return true;
     }
@@ -261,13 +256,11 @@ static bool fit_members(struct check *check, const json_t *object, const json_t 
     const char *name;
     json_t *value;
     size_t i;
-    json_array_foreach(check->needs_all ? json_object_get(schema, "required") : NULL, i, key)
-    {
+    json_array_foreach(check->needs_all ? json_object_get(schema, "required") : NULL, i, key) {
         if (json_object_get(object, json_string_value(key)) == NULL)
             return fits_at(check, NULL, NULL, json_string_value(key), 0);
     }
-    json_object_foreach((json_t *)(uintptr_t)object, name, value)
-    {
+    json_object_foreach((json_t *)(uintptr_t)object, name, value) {
         const json_t *described = json_object_get(members, name);
         described = described == NULL && json_is_object(others) ? others : described;
         if (described != NULL && !fits_at(check, value, described, name, 0))
@@ -286,8 +279,7 @@ static bool fits(struct check *check, const json_t *value, const json_t *schema)
     if (ref != NULL)
         return fits(check, value, json_object_get(check->definitions, ref + sizeof in_definitions - 1));
     ways = ways != NULL ? ways : json_object_get(schema, "oneOf");
-    json_array_foreach(ways, i, one)
-    {
+    json_array_foreach(ways, i, one) {
         if (fits(check, value, one))
             return true;
         if (i + 1 < json_array_size(ways))
@@ -298,8 +290,7 @@ static bool fits(struct check *check, const json_t *value, const json_t *schema)
         !is_one_of(value, json_object_get(schema, "enum"), json_equal) ||
         !is_one_of(value, json_object_get(schema, "const"), json_equal) || !is_within(value, schema))
         return false;
-    json_array_foreach(items != NULL ? value : NULL, i, one)
-    {
+    json_array_foreach(items != NULL ? value : NULL, i, one) {
         if (!fits_at(check, one, items, NULL, i))
             return false;
     }

@@ -9,26 +9,6 @@
 #include "report/html/html.h"
 #include "report/text/tree.h"
 
-void nd_html_puts(struct nd_page *page, const char *html)
-{
-    nd_strbuf_puts(page->out, html);
-}
-
-void nd_html_printf(struct nd_page *page, const char *fmt, ...)
-{
-    char *text = NULL;
-    va_list args;
-    va_start(args, fmt);
-    int n = vasprintf(&text, fmt, args);
-    va_end(args);
-    if (n < 0) {
-        page->out->failed = true;
-        return;
-    }
-    nd_strbuf_append(page->out, text, (size_t)n);
-    free(text);
-}
-
 /* What HTML takes for markup, in text and in quoted attributes alike; NULL: the byte stands for itself. */
 static const char *escape_of(char c)
 {

@@ -28,8 +28,7 @@ static void put_remedies(struct nd_page *page, const json_t *remedies)
     size_t i;
     char buf[ND_HTML_TEXT_BYTES];
     nd_html_puts(page, "<td>");
-    json_array_foreach(remedies, i, remedy)
-    {
+    json_array_foreach(remedies, i, remedy) {
         double gain = nd_doc_number(remedy, "output_gain_db");
         if (i >= MAX_REMEDIES)
             break;
@@ -75,8 +74,7 @@ static void put_quantisation(struct nd_page *page, const struct nd_page_part *pa
                        "outputs. Gains were computed with the change made, not estimated.</caption>");
     nd_html_heads(page, "Layer|Operator|#Share of the effects|#Alone at the outputs, dB|#The tensor itself, "
                         "dB|Why|What would help");
-    json_array_foreach(ranked, i, name)
-    {
+    json_array_foreach(ranked, i, name) {
         const json_t *layer =
             json_is_string(name) ? nd_doc_find(layers, "name", json_string_value(name)) : NULL;
         if (i < MAX_LAYERS && layer != NULL)
@@ -247,8 +245,7 @@ static size_t n_known(const json_t *devices)
 {
     const json_t *device;
     size_t d, n = 0;
-    json_array_foreach(devices, d, device)
-    {
+    json_array_foreach(devices, d, device) {
         struct budget b = budget_of(nd_doc_get(device, "mean_squared_error"));
         n += is_known(&b);
     }
@@ -278,14 +275,12 @@ void nd_view_budget(struct nd_page *page, const struct nd_page_part *part)
         "95 %% intervals over samples; samples examined: %.0f. Identical devices share a row.</caption>",
         nd_doc_number(explanation, "samples"));
     nd_html_heads(page, "Device|Shares|#The chip's share|#Error|#Quantisation|#Chip|#Interaction");
-    json_array_foreach(devices, d, device)
-    {
+    json_array_foreach(devices, d, device) {
         if (nd_doc_is_leader(device, d))
             put_device(page, part, device);
     }
     nd_html_puts(page, "</tbody></table></div>\n");
-    json_array_foreach(devices, d, device)
-    {
+    json_array_foreach(devices, d, device) {
         if (nd_doc_is_leader(device, d) && json_array_size(nd_doc_get(device, "layers")) > 0)
             put_layers(page, part, device, nd_page_rows_each(json_array_size(devices)));
     }

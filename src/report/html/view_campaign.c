@@ -27,8 +27,7 @@ static struct tally count_cases(const json_t *campaign, const char *model, const
     struct tally tally = {0};
     const json_t *one;
     size_t i;
-    json_array_foreach(nd_doc_get(campaign, "cases"), i, one)
-    {
+    json_array_foreach(nd_doc_get(campaign, "cases"), i, one) {
         const char *verdict = nd_doc_text(one, "verdict");
         if ((model != NULL && strcmp(nd_doc_text(one, "model"), model) != 0) ||
             (device != NULL && strcmp(nd_doc_text(one, "device"), device) != 0))
@@ -91,13 +90,11 @@ static void put_matrix(struct nd_page *page, const json_t *campaign)
     nd_html_scroll(page, "Models and devices", false);
     nd_html_puts(page, "<table class=\"matrix\"><caption>Models and devices</caption>\n<thead><tr><th "
                        "scope=\"col\">Model</th>");
-    json_array_foreach(heads, d, device)
-    {
+    json_array_foreach(heads, d, device) {
         nd_html_fill(page, "<th scope=\"col\">$n</th>", nd_doc_text(device, "device"));
     }
     nd_html_puts(page, "</tr></thead>\n<tbody>\n");
-    json_array_foreach(models, m, model)
-    {
+    json_array_foreach(models, m, model) {
         const char *name = nd_doc_text(model, "name");
         nd_html_fill(page, "<tr><th scope=\"row\">$n</th>", name);
         json_array_foreach(heads, d, device)
@@ -116,8 +113,7 @@ static void put_reasons(struct nd_page *page, const json_t *campaign)
     size_t i, n = 0;
     nd_html_puts(page, "<ul class=\"findings\">\n");
     for (int pass = 0; pass < 2; pass++)
-        json_array_foreach(nd_doc_get(campaign, "cases"), i, one)
-        {
+        json_array_foreach(nd_doc_get(campaign, "cases"), i, one) {
             const char *verdict = nd_doc_text(one, "verdict");
             if (is_passed(verdict) || is_failed(verdict) != (pass == 0) || n++ >= MAX_REASONS)
                 continue;
@@ -156,10 +152,9 @@ static size_t count_pairs(const json_t *models)
 {
     const json_t *model, *study;
     size_t m, s, n = 0;
-    json_array_foreach(models, m, model)
-    {
-        json_array_foreach(nd_doc_get(model, "accuracy"), s, study) n +=
-            json_array_size(nd_doc_get(study, "devices"));
+    json_array_foreach(models, m, model) {
+        json_array_foreach(nd_doc_get(model, "accuracy"), s, study)
+            n += json_array_size(nd_doc_get(study, "devices"));
     }
     return n;
 }
@@ -168,13 +163,11 @@ static void put_pairs(struct nd_page *page, const json_t *models)
 {
     const json_t *model, *study, *device, *pair;
     size_t m, s, d, i;
-    json_array_foreach(models, m, model)
-    {
-        json_array_foreach(nd_doc_get(model, "accuracy"), s, study)
-        {
-            json_array_foreach(nd_doc_get(study, "devices"), d, device)
-            {
-                json_array_foreach(nd_doc_get(device, "against"), i, pair) put_pair(page, model, device, pair);
+    json_array_foreach(models, m, model) {
+        json_array_foreach(nd_doc_get(model, "accuracy"), s, study) {
+            json_array_foreach(nd_doc_get(study, "devices"), d, device) {
+                json_array_foreach(nd_doc_get(device, "against"), i, pair)
+                    put_pair(page, model, device, pair);
             }
         }
     }

@@ -53,21 +53,6 @@ static double score_of(const json_t *layer)
     return score + (isfinite(effect) ? effect : 0) + (isfinite(introduced) ? introduced : 0);
 }
 
-/* Of a model with more layers than are shown: those with the highest scores, in graph order. */
-static void put_layers(struct nd_page *page, const struct nd_page_part *part, const json_t *layers, size_t d,
-                       size_t most)
-{
-    size_t n = json_array_size(layers), n_put = 0;
-    double threshold = nd_page_threshold(page, layers, score_of, most);
-    for (size_t i = 0; i < n && n_put < most; i++) {
-        const json_t *layer = json_array_get(layers, i);
-        if (score_of(layer) < threshold)
-            continue;
-        put_layer(page, part, layer, d, i);
-        n_put++;
-    }
-}
-
 static void put_device(struct nd_page *page, const struct nd_page_part *part, const json_t *device, size_t d,
                        size_t most, bool is_open)
 {
@@ -89,7 +74,16 @@ static void put_device(struct nd_page *page, const struct nd_page_part *part, co
                        "that change where this layer alone is as on the device.</caption>");
     nd_html_heads(page,
                   "Layer|Operator|#Introduced here|#Passed on|#Amplification|#Effect on the outputs|State");
-    put_layers(page, part, layers, d, most);
+    /* Of a model with more layers than are shown: those with the highest scores, in graph order. */
+    size_t n = json_array_size(layers), n_put = 0;
+    double threshold = nd_page_threshold(page, layers, score_of, most);
+    for (size_t i = 0; i < n && n_put < most; i++) {
+        const json_t *layer = json_array_get(layers, i);
+        if (score_of(layer) < threshold)
+            continue;
+        put_layer(page, part, layer, d, i);
+        n_put++;
+    }
     nd_html_puts(page, "</tbody></table></div></details>\n");
 }
 
@@ -112,8 +106,7 @@ static void put_device_data(struct nd_json *data, const struct nd_page_part *par
     nd_json_count(data, "id", d + 1);
     nd_json_text(data, "label", nd_page_device_label(part, device));
     nd_json_open_line(data, "layers", '[');
-    json_array_foreach(layers, i, layer)
-    {
+    json_array_foreach(layers, i, layer) {
         nd_json_open_line(data, NULL, '[');
         put_known(data, nd_doc_number(layer, "introduced_mismatch"));
         put_known(data, nd_doc_number(layer, "passed_on_mismatch"));
@@ -131,15 +124,13 @@ static void put_graph(struct nd_json *data, const json_t *layers)
     const json_t *layer, *inputs, *input;
     size_t i, k, n = json_array_size(layers);
     nd_json_open_line(data, "nodes", '[');
-    json_array_foreach(layers, i, layer)
-    {
+    json_array_foreach(layers, i, layer) {
         nd_json_open_line(data, NULL, '[');
         nd_json_text(data, NULL, nd_doc_text(layer, "name"));
         nd_json_text(data, NULL, nd_doc_text(layer, "op_type"));
         nd_json_open_line(data, NULL, '[');
         inputs = nd_doc_get(layer, "inputs");
-        json_array_foreach(inputs, k, input)
-        {
+        json_array_foreach(inputs, k, input) {
             if (json_is_integer(input) && json_integer_value(input) >= 0 &&
                 (size_t)json_integer_value(input) < n)
                 nd_json_int(data, NULL, json_integer_value(input));
@@ -156,16 +147,14 @@ static void put_data(struct nd_json *data, const struct nd_page_part *part, cons
     size_t d;
     bool has_graph = false;
     nd_json_open_line(data, "flow", '{');
-    json_array_foreach(devices, d, device)
-    {
+    json_array_foreach(devices, d, device) {
         if (!has_graph && has_layers(device, d)) {
             put_graph(data, nd_doc_get(device, "layers"));
             has_graph = true;
         }
     }
     nd_json_open_line(data, "devices", '[');
-    json_array_foreach(devices, d, device)
-    {
+    json_array_foreach(devices, d, device) {
         if (has_layers(device, d))
             put_device_data(data, part, device, d);
     }
@@ -178,8 +167,7 @@ void nd_view_flow(struct nd_page *page, const struct nd_page_part *part)
     const json_t *devices = nd_doc_get(part->documents[ND_PAGE_EXPLANATION], "devices"), *device;
     size_t d, n = 0, n_faulty = 0, first = SIZE_MAX;
     nd_html_section(page, part, "flow", "Error flow");
-    json_array_foreach(devices, d, device)
-    {
+    json_array_foreach(devices, d, device) {
         if (!has_layers(device, d))
             continue;
         first = n++ == 0 ? d : first;
@@ -191,8 +179,7 @@ void nd_view_flow(struct nd_page *page, const struct nd_page_part *part)
             "npudiff report --quantised MODEL.onnx REFERENCE.h5 TEST.h5 -o report.html");
     else
         nd_html_printf(page, "<div class=\"graph\" data-graph=\"%s\" hidden></div>\n", part->prefix);
-    json_array_foreach(devices, d, device)
-    {
+    json_array_foreach(devices, d, device) {
         if (has_layers(device, d))
             put_device(page, part, device, d, nd_page_rows_each(n),
                        n_faulty > 0 ? json_array_size(nd_doc_get(device, "faulty")) > 0 : d == first);

@@ -11,8 +11,7 @@ static const json_t *cell_of(const json_t *chart, const char *chipset, const cha
 {
     const json_t *cell;
     size_t i;
-    json_array_foreach(nd_doc_get(chart, "cells"), i, cell)
-    {
+    json_array_foreach(nd_doc_get(chart, "cells"), i, cell) {
         if (strcmp(nd_doc_text(cell, "chipset"), chipset) == 0 && strcmp(nd_doc_text(cell, "sdk"), sdk) == 0)
             return cell;
     }
@@ -47,17 +46,14 @@ static void put_wall(struct nd_page *page, const json_t *chart)
     nd_html_puts(page,
                  "<table><caption>Equal letters: equal in every tensor. A question mark: not repeatable, so "
                  "that noise may be the difference</caption><thead><tr><th scope=\"col\">Chipset</th>");
-    json_array_foreach(sdks, s, sdk)
-    {
+    json_array_foreach(sdks, s, sdk) {
         nd_html_fill(page, "<th scope=\"col\">$t</th>", json_string_value(sdk));
     }
     nd_html_puts(page, "</tr></thead><tbody>\n");
-    json_array_foreach(nd_doc_get(chart, "chipsets"), c, chipset)
-    {
+    json_array_foreach(nd_doc_get(chart, "chipsets"), c, chipset) {
         size_t before = SIZE_MAX;
         nd_html_fill(page, "<tr><th scope=\"row\">$t</th>", json_string_value(chipset));
-        json_array_foreach(sdks, s, sdk)
-        {
+        json_array_foreach(sdks, s, sdk) {
             put_cell(page, cell_of(chart, json_string_value(chipset), json_string_value(sdk)), &before);
         }
         nd_html_puts(page, "</tr>\n");
@@ -77,8 +73,7 @@ static void put_step(struct nd_page *page, const json_t *step)
     nd_html_cell(page, nd_doc_text(step, "verdict"));
     nd_html_cell_number(page, nd_html_count(n, buf), n);
     nd_html_fill(page, "<td>$n</td><td>", nd_doc_text(step, "first"));
-    json_array_foreach(also, i, item)
-    {
+    json_array_foreach(also, i, item) {
         nd_html_puts(page, i > 0 ? ", " : "");
         nd_html_text(page, json_string_value(item));
     }
@@ -94,7 +89,8 @@ static void put_steps(struct nd_page *page, const json_t *chart)
 {
     const json_t *steps = nd_doc_get(chart, "steps"), *step;
     size_t i, n = 0;
-    json_array_foreach(steps, i, step) n += !is_same(step);
+    json_array_foreach(steps, i, step)
+        n += !is_same(step);
     if (n == 0)
         return;
     nd_html_scroll(page, "Steps", false);
@@ -104,8 +100,7 @@ static void put_steps(struct nd_page *page, const json_t *chart)
     nd_html_puts(page, "</caption>");
     nd_html_heads(page, "Chipset|From|To|Verdict|#Tensors that differ|First|Also changed");
     n = 0;
-    json_array_foreach(steps, i, step)
-    {
+    json_array_foreach(steps, i, step) {
         if (!is_same(step) && n++ < MAX_ROWS)
             put_step(page, step);
     }
@@ -119,12 +114,10 @@ static void put_letters(struct nd_page *page, const json_t *chart, const json_t 
     char buf[ND_HISTORY_LETTER_BYTES];
     size_t c, s;
     bool is_first = true;
-    json_array_foreach(nd_doc_get(tensor, "values"), c, row)
-    {
+    json_array_foreach(nd_doc_get(tensor, "values"), c, row) {
         json_int_t first = -1;
         bool has_several = false;
-        json_array_foreach(row, s, value)
-        {
+        json_array_foreach(row, s, value) {
             if (json_is_integer(value)) {
                 has_several = has_several || (first >= 0 && json_integer_value(value) != first);
                 first = json_integer_value(value);
@@ -134,8 +127,7 @@ static void put_letters(struct nd_page *page, const json_t *chart, const json_t 
             continue;
         nd_html_puts(page, is_first ? "" : "; ");
         nd_html_fill(page, "$t:", json_string_value(json_array_get(chipsets, c)));
-        json_array_foreach(row, s, value)
-        {
+        json_array_foreach(row, s, value) {
             nd_html_printf(
                 page, " %s",
                 nd_history_letter(json_is_integer(value) ? (size_t)json_integer_value(value) : SIZE_MAX, buf));
@@ -149,7 +141,8 @@ static void put_tensors(struct nd_page *page, const json_t *chart)
     const json_t *tensor;
     char buf[ND_HTML_TEXT_BYTES];
     size_t i, n = 0, n_shown = 0;
-    json_array_foreach(nd_doc_get(chart, "tensors"), i, tensor) n += nd_doc_number(tensor, "n_steps") > 0;
+    json_array_foreach(nd_doc_get(chart, "tensors"), i, tensor)
+        n += nd_doc_number(tensor, "n_steps") > 0;
     if (n == 0)
         return;
     nd_html_scroll(page, "Tensors that changed", false);
@@ -159,8 +152,7 @@ static void put_tensors(struct nd_page *page, const json_t *chart)
         nd_html_printf(page, ": the first %d of %zu", MAX_ROWS, n);
     nd_html_puts(page, "</caption>");
     nd_html_heads(page, "Tensor|Operator|#Steps|Values");
-    json_array_foreach(nd_doc_get(chart, "tensors"), i, tensor)
-    {
+    json_array_foreach(nd_doc_get(chart, "tensors"), i, tensor) {
         double n_steps = nd_doc_number(tensor, "n_steps");
         if (!(n_steps > 0) || n_shown++ >= MAX_ROWS)
             continue;
@@ -179,8 +171,7 @@ static void put_verdict(struct nd_page *page, const json_t *chart)
 {
     const json_t *steps = nd_doc_get(chart, "steps"), *step;
     size_t i, n_differing = 0, n_failing = 0, n_unsure = 0, n = json_array_size(steps);
-    json_array_foreach(steps, i, step)
-    {
+    json_array_foreach(steps, i, step) {
         const char *verdict = nd_doc_text(step, "verdict");
         n_differing += strcmp(verdict, "differs") == 0;
         n_failing += strcmp(verdict, "fails") == 0;
@@ -210,8 +201,7 @@ void nd_view_history(struct nd_page *page, const struct nd_page_part *part)
 {
     const json_t *chart;
     size_t i;
-    json_array_foreach(nd_doc_get(part->documents[ND_PAGE_HISTORY], "charts"), i, chart)
-    {
+    json_array_foreach(nd_doc_get(part->documents[ND_PAGE_HISTORY], "charts"), i, chart) {
         put_verdict(page, chart);
         nd_html_fill(page, "<h3>History of $n</h3>\n", nd_doc_text(chart, "model"));
         put_wall(page, chart);

@@ -98,8 +98,7 @@ static const char *find_image(const struct nd_page_part *part, const json_t *row
 {
     const json_t *images = nd_doc_get(part->documents[ND_PAGE_IMAGES], "images"), *image;
     size_t i, number = nd_doc_index(sample, "sample", SIZE_MAX);
-    json_array_foreach(images, i, image)
-    {
+    json_array_foreach(images, i, image) {
         if (nd_doc_index(image, "sample", SIZE_MAX) == number &&
             strcmp(nd_doc_text(image, "probe"), nd_doc_text(row, "probe")) == 0)
             return nd_doc_text(image, "png");
@@ -150,8 +149,7 @@ static void put_values(struct nd_page *page, const struct nd_page_part *part, co
         nd_html_fill(page, "<th scope=\"col\">$n</th>", part->groups[g].label);
     }
     nd_html_puts(page, "</tr></thead><tbody>");
-    json_array_foreach(classes, i, class)
-    {
+    json_array_foreach(classes, i, class) {
         nd_html_printf(page, "<tr><th scope=\"row\">%.0f</th>", nd_doc_value(class));
         for (size_t g = 0; g < part->n_groups; g++) {
             double value = nd_doc_value(json_array_get(json_array_get(values, part->groups[g].device), i));
@@ -182,8 +180,7 @@ static bool has_image(const struct nd_page_part *part, const json_t *row, const 
 {
     const json_t *sample;
     size_t i;
-    json_array_foreach(samples, i, sample)
-    {
+    json_array_foreach(samples, i, sample) {
         if (find_image(part, row, sample)[0] != '\0')
             return true;
     }
@@ -218,7 +215,8 @@ static void put_samples(struct nd_page *page, const struct nd_page_part *part, c
         nd_html_fill(page, "<th scope=\"col\" class=\"n\">$n</th>", part->groups[g].label);
     }
     nd_html_puts(page, "<th scope=\"col\">Outputs</th></tr></thead>\n<tbody>\n");
-    json_array_foreach(samples, i, sample) put_sample(page, &sheet, sample);
+    json_array_foreach(samples, i, sample)
+        put_sample(page, &sheet, sample);
     nd_html_puts(page, "</tbody></table></div>\n");
 }
 
@@ -227,8 +225,7 @@ void nd_view_samples(struct nd_page *page, const struct nd_page_part *part)
     const json_t *rows = nd_doc_get(part->documents[ND_PAGE_COMPARISON], "accuracy"), *row;
     size_t i, n = 0;
     nd_html_section(page, part, "samples", "Samples and accuracy");
-    json_array_foreach(rows, i, row)
-    {
+    json_array_foreach(rows, i, row) {
         const json_t *device = json_array_get(nd_doc_get(row, "devices"), 0);
         if (nd_doc_text(row, "classes_by")[0] == '\0' || !(nd_doc_number(device, "samples") > 1))
             continue;

@@ -34,8 +34,7 @@ static size_t common_length(const json_t *tensors)
     const char *first = nd_doc_text(json_array_get(tensors, 0), "name");
     size_t i, common = strlen(first);
     const json_t *tensor;
-    json_array_foreach(tensors, i, tensor)
-    {
+    json_array_foreach(tensors, i, tensor) {
         const char *name = nd_doc_text(tensor, "name");
         size_t n = 0;
         while (n < common && name[n] == first[n])
@@ -209,8 +208,7 @@ static void put_histogram(struct nd_json *data, const json_t *pair)
         json_object_del(copy, ">3");
         json_object_update(copy, (json_t *)tail);
     }
-    json_object_foreach(copy, key, bucket)
-    {
+    json_object_foreach(copy, key, bucket) {
         if (json_number_value(bucket) > 0)
             nd_json_int(data, key, json_integer_value(bucket));
     }
@@ -222,7 +220,8 @@ static void put_coordinates(struct nd_json *data, const json_t *worst)
     const json_t *list = nd_doc_get(worst, "coordinates"), *one;
     size_t i;
     nd_json_open_line(data, NULL, '[');
-    json_array_foreach(list, i, one) nd_json_int(data, NULL, json_integer_value(one));
+    json_array_foreach(list, i, one)
+        nd_json_int(data, NULL, json_integer_value(one));
     nd_json_close(data, ']');
 }
 
@@ -232,8 +231,7 @@ static void put_worst(struct nd_json *data, const json_t *pair)
     const json_t *list = nd_doc_get(pair, "worst"), *one;
     size_t i;
     nd_json_open_line(data, "w", '[');
-    json_array_foreach(list, i, one)
-    {
+    json_array_foreach(list, i, one) {
         if (i >= MAX_WORST)
             break;
         nd_json_open_line(data, NULL, '[');
@@ -287,8 +285,7 @@ static void put_data(struct nd_json *data, const struct nd_page_part *part, cons
         nd_json_text(data, NULL, part->groups[g].label);
     nd_json_close(data, ']');
     nd_json_open_line(data, "tensors", '[');
-    json_array_foreach(tensors, i, tensor)
-    {
+    json_array_foreach(tensors, i, tensor) {
         nd_json_open_line(data, NULL, '{');
         nd_json_text(data, "gate", is_gated ? nd_doc_text(tensor, "gate") : NULL);
         nd_json_open_line(data, "cells", '[');

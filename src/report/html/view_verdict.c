@@ -33,8 +33,7 @@ static void put_changes(struct nd_page *page, const json_t *check)
     nd_html_scroll(page, "What changed", false);
     nd_html_puts(page, "<table class=\"sortable\"><caption>What changed since it was accepted</caption>");
     nd_html_heads(page, "Of|Setting|Accepted|Now|Follows from");
-    json_array_foreach(list, i, change)
-    {
+    json_array_foreach(list, i, change) {
         nd_html_puts(page, "<tr>");
         nd_html_cell(page, nd_doc_text(change, "what"));
         nd_html_fill(page, "<th scope=\"row\">$n</th>", nd_doc_text(change, "key"));
@@ -69,8 +68,7 @@ static void put_tensors(struct nd_page *page, const json_t *check)
         nd_html_printf(page, ": the first %d of %zu", MAX_TENSORS, n);
     nd_html_puts(page, "</caption>");
     nd_html_heads(page, "Tensor|Operator|#Values that differ|#Largest, LSB");
-    json_array_foreach(list, i, tensor)
-    {
+    json_array_foreach(list, i, tensor) {
         if (i < MAX_TENSORS)
             put_tensor(page, tensor);
     }
@@ -107,7 +105,8 @@ static void put_golden(struct nd_page *page, const struct nd_page_part *part)
         put_check(page, golden);
         return;
     }
-    json_array_foreach(list, i, row) put_check(page, row);
+    json_array_foreach(list, i, row)
+        put_check(page, row);
 }
 
 /* A model before and after `align` or `promote`: what its outputs are worth, and the layers that were changed.
@@ -171,8 +170,7 @@ static void put_changed_devices(struct nd_page *page, const json_t *document)
     nd_html_puts(page, "<table class=\"sortable\"><caption>Before and after: signal-to-noise ratio of the "
                        "outputs to the float model, in dB, and right classes</caption>");
     nd_html_heads(page, "Device|#Before|#After|#Right before|#Right after");
-    json_array_foreach(nd_doc_get(document, "devices"), i, device)
-    {
+    json_array_foreach(nd_doc_get(document, "devices"), i, device) {
         put_before_after(page, nd_doc_text(device, "device"), nd_doc_number(device, "before_db"),
                          nd_doc_number(device, "after_db"), device);
     }
@@ -187,8 +185,7 @@ static void put_promoted_layers(struct nd_page *page, const json_t *document)
     nd_html_puts(page, "<table class=\"sortable\"><caption>Layers that get more bits, each beside those before "
                        "it; gains in dB, cost in percent of the model's bytes or multiply-adds</caption>");
     nd_html_heads(page, "Layer|Operators|Change|#Predicted|#Measured|#Cost, %");
-    json_array_foreach(nd_doc_get(document, "layers"), i, layer)
-    {
+    json_array_foreach(nd_doc_get(document, "layers"), i, layer) {
         if (strcmp(nd_doc_text(layer, "fate"), "kept") != 0)
             continue;
         put_named(page, nd_doc_text(layer, "tensor"));
@@ -218,8 +215,7 @@ static void put_accuracy_cost(struct nd_page *page, const json_t *document)
     nd_html_puts(page, "<table class=\"sortable\"><caption>Before and after: signal-to-noise ratio of the "
                        "outputs, in dB, and right classes, in exact arithmetic</caption>");
     nd_html_heads(page, "Output|#Before|#After|#Right before|#Right after");
-    json_array_foreach(nd_doc_get(cost, "outputs"), i, output)
-    {
+    json_array_foreach(nd_doc_get(cost, "outputs"), i, output) {
         put_before_after(page, nd_doc_text(output, "tensor"), nd_doc_number(output, "sqnr_before_db"),
                          nd_doc_number(output, "sqnr_after_db"), cost);
     }
@@ -234,8 +230,7 @@ static void put_aligned_layers(struct nd_page *page, const json_t *document)
     nd_html_puts(page, "<table class=\"sortable\"><caption>Layers after: whether all arithmetics give the same "
                        "values</caption>");
     nd_html_heads(page, "Layer|Operators|State|Why not proven");
-    json_array_foreach(nd_doc_get(document, "layers"), i, layer)
-    {
+    json_array_foreach(nd_doc_get(document, "layers"), i, layer) {
         put_named(page, nd_doc_text(layer, "tensor"));
         nd_html_cell(page, nd_doc_text(layer, "operators"));
         nd_html_cell(page, nd_doc_text(layer, "state"));
@@ -308,8 +303,7 @@ static size_t n_differing(const json_t *tensors, size_t device, size_t *n_compar
     size_t i, n = 0;
     *first = *op = "";
     *n_compared = 0;
-    json_array_foreach(tensors, i, tensor)
-    {
+    json_array_foreach(tensors, i, tensor) {
         const json_t *pair = nd_doc_pair(tensor, device);
         *n_compared += strcmp(nd_doc_text(pair, "coverage"), "none") != 0;
         if (!(nd_doc_number(pair, "differing") > 0) && !(nd_doc_number(pair, "samples_differing") > 0))
@@ -329,8 +323,7 @@ static void put_output_cells(struct nd_page *page, const json_t *tensors, size_t
     char buf[ND_HTML_TEXT_BYTES];
     const json_t *tensor, *pair = NULL;
     size_t i;
-    json_array_foreach(tensors, i, tensor)
-    {
+    json_array_foreach(tensors, i, tensor) {
         const json_t *one = nd_doc_is(tensor, "model_output") ? nd_doc_pair(tensor, device) : NULL;
         if (pair == NULL || nd_doc_number(one, "share") > nd_doc_number(pair, "share"))
             pair = one;
@@ -350,7 +343,9 @@ static const json_t *accuracy_row(const json_t *comparison)
 {
     const json_t *rows = nd_doc_get(comparison, "accuracy"), *row;
     size_t i;
-    json_array_foreach(rows, i, row) if (nd_doc_is(row, "is_shown")) return row;
+    json_array_foreach(rows, i, row)
+        if (nd_doc_is(row, "is_shown"))
+            return row;
     return NULL;
 }
 
@@ -475,8 +470,7 @@ static void put_diagnoses(struct nd_page *page, const json_t *comparison)
     const json_t *list = nd_doc_get(comparison, "diagnoses"), *one;
     const json_t *devices = nd_doc_get(comparison, "devices");
     size_t i, n = 0;
-    json_array_foreach(list, i, one)
-    {
+    json_array_foreach(list, i, one) {
         size_t device = nd_doc_index(one, "device", json_array_size(devices));
         if (!nd_doc_is(one, "fault") || device == SIZE_MAX || n++ >= MAX_FINDINGS)
             continue;
@@ -552,8 +546,7 @@ static size_t put_findings_of(struct nd_page *page, const struct nd_page_part *p
 {
     const json_t *list = nd_doc_get(device, key), *layer;
     size_t i;
-    json_array_foreach(list, i, layer)
-    {
+    json_array_foreach(list, i, layer) {
         if (n++ < MAX_FINDINGS)
             put_finding(page, part, device, layer, state);
     }
@@ -565,13 +558,11 @@ static void put_explanation_words(struct nd_page *page, const struct nd_page_par
     const json_t *devices = nd_doc_get(part->documents[ND_PAGE_EXPLANATION], "devices"), *device;
     size_t d, n = 0;
     nd_html_puts(page, "<ul class=\"findings\">\n");
-    json_array_foreach(devices, d, device)
-    {
+    json_array_foreach(devices, d, device) {
         if (nd_doc_is_leader(device, d))
             n = put_findings_of(page, part, device, "faulty", "fail", n);
     }
-    json_array_foreach(devices, d, device)
-    {
+    json_array_foreach(devices, d, device) {
         if (nd_doc_is_leader(device, d))
             n = put_findings_of(page, part, device, "unexplained", "unknown", n);
     }
@@ -585,15 +576,11 @@ static void put_explanation_words(struct nd_page *page, const struct nd_page_par
     nd_html_puts(page, "</ul>\n");
 }
 
-/* The first device that has the verdict of all. */
-static const json_t *suspect_of(const json_t *explanation)
-{
-    return nd_doc_find(nd_doc_get(explanation, "devices"), "verdict", nd_doc_text(explanation, "verdict"));
-}
-
 static void put_reduce(struct nd_page *page, const json_t *explanation)
 {
-    const json_t *device = suspect_of(explanation);
+    /* The first device that has the verdict of all. */
+    const json_t *device =
+        nd_doc_find(nd_doc_get(explanation, "devices"), "verdict", nd_doc_text(explanation, "verdict"));
     const json_t *layer = json_array_get(nd_doc_get(device, "faulty"), 0);
     if (layer == NULL)
         layer = json_array_get(nd_doc_get(device, "unexplained"), 0);
@@ -634,8 +621,7 @@ static void put_next(struct nd_page *page, const struct nd_page_part *part)
         nd_html_puts(page, "<p>Next: is it the quantisation or the chip? ");
         begin_command(page);
         nd_html_puts(page, " explain --quantised MODEL.onnx");
-        json_array_foreach(nd_doc_get(comparison, "devices"), i, device)
-        {
+        json_array_foreach(nd_doc_get(comparison, "devices"), i, device) {
             if (i < 6)
                 put_argument(page, nd_doc_text(device, "capture"));
         }

@@ -26,9 +26,10 @@ static void put_modes(struct nd_page *page, const json_t *modes)
     const json_t *mode;
     size_t i;
     nd_html_puts(page, "<td>");
-    json_array_foreach(modes, i, mode) nd_html_printf(
-        page, "%s%s of the runs at %s &micro;s", i > 0 ? ", " : "",
-        nd_html_percent(nd_doc_number(mode, "weight"), a), nd_html_real(nd_doc_number(mode, "median_us"), b));
+    json_array_foreach(modes, i, mode)
+        nd_html_printf(page, "%s%s of the runs at %s &micro;s", i > 0 ? ", " : "",
+                       nd_html_percent(nd_doc_number(mode, "weight"), a),
+                       nd_html_real(nd_doc_number(mode, "median_us"), b));
     nd_html_puts(page, "</td>");
 }
 
@@ -61,7 +62,8 @@ static void put_table(struct nd_page *page, const json_t *list)
                  "<table class=\"sortable\"><caption>Latency of the runs after the warm-up, in &micro;s. "
                  "Spread: standard deviation over mean. Modes: the speeds, where the runs have two.</caption>");
     nd_html_heads(page, "Series|Probe|Verdict|#Runs|#Median|#90 %|#99 %|#Longest|#Spread|Modes");
-    json_array_foreach(list, i, series) put_row(page, series);
+    json_array_foreach(list, i, series)
+        put_row(page, series);
     nd_html_puts(page, "</tbody></table></div>\n");
 }
 
@@ -99,8 +101,7 @@ static void put_strip(struct nd_page *page, const json_t *series, const char *pr
                    "viewBox=\"0 0 %d %d\" preserveAspectRatio=\"none\" aria-hidden=\"true\" "
                    "focusable=\"false\"><path class=\"runs\" d=\"",
                    n, nd_html_real(top, buf), STRIP_WIDTH, STRIP_HEIGHT);
-    json_array_foreach(runs, i, run)
-    {
+    json_array_foreach(runs, i, run) {
         double us = nd_doc_value(run);
         if (i >= n || !(us > 0))
             continue;
@@ -118,11 +119,9 @@ static void put_data(struct nd_json *data, const json_t *list)
     const json_t *series, *run;
     size_t i, k;
     nd_json_open_line(data, "latency", '[');
-    json_array_foreach(list, i, series)
-    {
+    json_array_foreach(list, i, series) {
         nd_json_open_line(data, NULL, '[');
-        json_array_foreach(nd_doc_get(series, "runs_us"), k, run)
-        {
+        json_array_foreach(nd_doc_get(series, "runs_us"), k, run) {
             double us = nd_doc_value(run);
             if (k < MAX_POINTS)
                 nd_json_real_if(data, NULL, isfinite(us), us);
@@ -144,8 +143,7 @@ static void put_latency(struct nd_page *page, const struct nd_page_part *part)
         return;
     }
     put_table(page, list);
-    json_array_foreach(list, i, series)
-    {
+    json_array_foreach(list, i, series) {
         if (json_array_size(nd_doc_get(series, "runs_us")) > 1 && top_of(series) > 0) {
             put_strip(page, series, part->prefix, i);
             has_runs = true;
@@ -177,8 +175,7 @@ static void put_environment(struct nd_page *page, const json_t *devices)
                  "<table class=\"sortable\"><caption>Environment. The last column has what is configured "
                  "otherwise than on the first device of the same kind, and can change results.</caption>");
     nd_html_heads(page, "Device|URI|Chipset|Runtime|Capture|State|Configured otherwise");
-    json_array_foreach(devices, d, device)
-    {
+    json_array_foreach(devices, d, device) {
         nd_html_fill(page, "<tr><th scope=\"row\">$n</th><td>$n</td>", nd_doc_device_label(device),
                      nd_doc_text(device, "uri"));
         put_short_cell(page, nd_doc_text(device, "chipset"));
@@ -197,8 +194,7 @@ static void put_device_heads(struct nd_page *page, const json_t *devices)
 {
     const json_t *device;
     size_t d;
-    json_array_foreach(devices, d, device)
-    {
+    json_array_foreach(devices, d, device) {
         nd_html_fill(page, "<th scope=\"col\">$n</th>", nd_doc_device_label(device));
     }
 }
@@ -221,13 +217,11 @@ static void put_operators(struct nd_page *page, const json_t *placement)
                        "scope=\"col\" class=\"n\">Nodes</th>");
     put_device_heads(page, devices);
     nd_html_puts(page, "</tr></thead>\n<tbody>\n");
-    json_array_foreach(nd_doc_get(placement, "operators"), i, row)
-    {
+    json_array_foreach(nd_doc_get(placement, "operators"), i, row) {
         double n = nd_doc_number(row, "count");
         nd_html_fill(page, "<tr><th scope=\"row\">$t</th>", nd_doc_text(row, "op_type"));
         nd_html_cell_number(page, nd_html_count(n, buf), n);
-        json_array_foreach(nd_doc_get(row, "cells"), d, cell)
-        {
+        json_array_foreach(nd_doc_get(row, "cells"), d, cell) {
             const char *text = json_string_value(cell) != NULL ? json_string_value(cell) : "";
             nd_html_printf(page, "<td class=\"%s\">", cell_state(text));
             nd_html_fill(page, "$t</td>", text);
@@ -252,8 +246,7 @@ static void put_cuts(struct nd_page *page, const json_t *device, size_t piece)
     char buf[ND_HTML_TEXT_BYTES];
     size_t i, n = 0;
     nd_html_puts(page, "<td>");
-    json_array_foreach(nd_doc_get(device, "cuts"), i, cut)
-    {
+    json_array_foreach(nd_doc_get(device, "cuts"), i, cut) {
         if (nd_doc_index(cut, "from", SIZE_MAX) != piece)
             continue;
         nd_html_printf(page, "%sto part %.0f: %s bytes", n++ > 0 ? "; " : "", nd_doc_number(cut, "to") + 1,
@@ -274,8 +267,7 @@ static void put_pieces(struct nd_page *page, const json_t *device)
         page,
         "<table><caption>Nodes that ran together, in their order, and what passes between them</caption>");
     nd_html_heads(page, "#Part|Provider|#Nodes|From|To|#&micro;s a run|#FLOPs|Cuts");
-    json_array_foreach(pieces, i, piece)
-    {
+    json_array_foreach(pieces, i, piece) {
         double n = nd_doc_number(piece, "n_nodes");
         if (i >= MAX_PIECES)
             break;
@@ -295,16 +287,14 @@ static void put_fell_back(struct nd_page *page, const json_t *devices)
 {
     const json_t *device, *problem;
     size_t d, i;
-    json_array_foreach(devices, d, device)
-    {
+    json_array_foreach(devices, d, device) {
         double n = nd_doc_number(device, "n_fell_back");
         if (n > 0) {
             nd_html_fill(page, "<p class=\"warning\">$n", nd_doc_device_label(device));
             nd_html_printf(page, ": %.0f node%s that should run on the NPU did not.</p>\n", n,
                            n > 1 ? "s" : "");
         }
-        json_array_foreach(nd_doc_get(device, "problems"), i, problem)
-        {
+        json_array_foreach(nd_doc_get(device, "problems"), i, problem) {
             nd_html_fill(page, "<p class=\"warning\">$t</p>\n",
                          json_string_value(problem) != NULL ? json_string_value(problem) : "");
         }
@@ -318,8 +308,7 @@ static void put_placement(struct nd_page *page, const json_t *placement)
     nd_html_puts(page, "<h3>Placement</h3>\n");
     put_fell_back(page, devices);
     put_operators(page, placement);
-    json_array_foreach(devices, d, device)
-    {
+    json_array_foreach(devices, d, device) {
         if (json_array_size(nd_doc_get(device, "pieces")) > 0)
             put_pieces(page, device);
     }

@@ -53,10 +53,8 @@ static void put_predicate(struct nd_json *json, const struct nd_comparison *c,
     nd_json_text(json, "of", p->tensor != SIZE_MAX ? "samples" : "tensors");
     nd_json_count(json, "wrong", p->n_wrong);
     nd_json_count(json, "compared", p->n);
-    nd_json_open(json, "conditions", '[');
-    for (size_t i = 0; i < p->n_conditions; i++)
+    ND_JSON_LIST(json, "conditions", i, p->n_conditions)
         nd_json_text(json, NULL, p->conditions[i]);
-    nd_json_close(json, ']');
     nd_json_text(json, "text", p->text);
     nd_json_real_if(json, "log2_chance", !isnan(p->log2_chance), p->log2_chance);
     nd_json_close(json, '}');
@@ -65,18 +63,12 @@ static void put_predicate(struct nd_json *json, const struct nd_comparison *c,
 /* The members "diagnoses", "depth" and "predicate" of the object at hand. */
 static void nd_json_put_diagnoses(struct nd_json *json, const struct nd_comparison *comparison)
 {
-    nd_json_open(json, "diagnoses", '[');
-    for (size_t i = 0; i < comparison->n_diagnoses; i++)
+    ND_JSON_LIST(json, "diagnoses", i, comparison->n_diagnoses)
         put_diagnosis(json, comparison, &comparison->diagnoses[i]);
-    nd_json_close(json, ']');
-    nd_json_open(json, "depth", '[');
-    for (size_t i = 0; i < comparison->n_depths; i++)
+    ND_JSON_LIST(json, "depth", i, comparison->n_depths)
         put_depth(json, comparison, &comparison->depths[i]);
-    nd_json_close(json, ']');
-    nd_json_open(json, "predicate", '[');
-    for (size_t i = 0; i < comparison->n_predicates; i++)
+    ND_JSON_LIST(json, "predicate", i, comparison->n_predicates)
         put_predicate(json, comparison, &comparison->predicates[i]);
-    nd_json_close(json, ']');
 }
 
 /* Which of a difference's members mean something. */
@@ -126,11 +118,8 @@ static void put_place(struct nd_json *json, const struct nd_comparison *c,
 static void nd_json_put_first(struct nd_json *json, const char *key, const struct nd_comparison *comparison,
                               const struct nd_compared_tensor *tensor, const struct nd_difference *difference)
 {
-    if (!difference->has_first) {
-        nd_json_null(json, key);
+    if (!nd_json_open_if(json, key, difference->has_first))
         return;
-    }
-    nd_json_open_line(json, key, '{');
     put_place(json, comparison, tensor, &difference->first);
     nd_json_close(json, '}');
 }
@@ -198,11 +187,8 @@ static void put_errors(struct nd_json *json, const char *key, const struct nd_er
 
 static void put_side(struct nd_json *json, const char *key, bool has_values, const struct nd_side *side)
 {
-    if (!has_values || side->n_elems == 0) {
-        nd_json_null(json, key);
+    if (!nd_json_open_if(json, key, has_values && side->n_elems > 0))
         return;
-    }
-    nd_json_open_line(json, key, '{');
     nd_json_count(json, "elements", side->n_elems);
     nd_json_count(json, "nan", side->n_nan);
     nd_json_count(json, "inf", side->n_inf);
@@ -217,11 +203,8 @@ static void put_side(struct nd_json *json, const char *key, bool has_values, con
 
 static void put_numbers(struct nd_json *json, bool has_values, const struct nd_numbers *numbers)
 {
-    if (!has_values || !numbers->is_known) {
-        nd_json_null(json, "numbers");
+    if (!nd_json_open_if(json, "numbers", has_values && numbers->is_known))
         return;
-    }
-    nd_json_open_line(json, "numbers", '{');
     nd_json_count(json, "elements", numbers->n_elems);
     nd_json_count(json, "ref_nan", numbers->n_ref_nan);
     nd_json_count(json, "test_nan", numbers->n_test_nan);
@@ -257,11 +240,8 @@ static void put_axes(struct nd_json *json, const struct nd_structure *structure,
     nd_json_open_line(json, "axes", '[');
     for (int i = 0; i < rank; i++) {
         const struct nd_axis_span *axis = &structure->axes[i];
-        if (!axis->is_known) {
-            nd_json_null(json, NULL);
+        if (!nd_json_open_if(json, NULL, axis->is_known))
             continue;
-        }
-        nd_json_open_line(json, NULL, '{');
         nd_json_count(json, "n", axis->n);
         nd_json_count(json, "first", axis->first);
         nd_json_count(json, "last", axis->last);
@@ -273,11 +253,8 @@ static void put_axes(struct nd_json *json, const struct nd_structure *structure,
 static void put_structure(struct nd_json *json, const struct nd_compared_tensor *tensor, bool has_values,
                           const struct nd_structure *structure)
 {
-    if (!has_values || structure->pattern == ND_PATTERN_NONE) {
-        nd_json_null(json, "structure");
+    if (!nd_json_open_if(json, "structure", has_values && structure->pattern != ND_PATTERN_NONE))
         return;
-    }
-    nd_json_open_line(json, "structure", '{');
     nd_json_text(json, "pattern", nd_pattern_name(structure->pattern));
     nd_json_count(json, "first_index", structure->first_index);
     nd_json_count(json, "last_index", structure->last_index);
@@ -300,8 +277,7 @@ static void put_structure(struct nd_json *json, const struct nd_compared_tensor 
 static void put_worst(struct nd_json *json, const struct nd_comparison *c,
                       const struct nd_compared_tensor *tensor, const struct nd_difference *d)
 {
-    nd_json_open(json, "worst", '[');
-    for (size_t i = 0; i < d->n_worst; i++) {
+    ND_JSON_LIST(json, "worst", i, d->n_worst) {
         const struct nd_worst *worst = &d->worst[i];
         nd_json_open_line(json, NULL, '{');
         put_place(json, c, tensor, &worst->place);
@@ -312,16 +288,12 @@ static void put_worst(struct nd_json *json, const struct nd_comparison *c,
         nd_json_real(json, "test_real", worst->test_real);
         nd_json_close(json, '}');
     }
-    nd_json_close(json, ']');
 }
 
 static void put_tolerance(struct nd_json *json, bool has_values, const struct nd_tolerance *tolerance)
 {
-    if (!has_values) {
-        nd_json_null(json, "tolerance");
+    if (!nd_json_open_if(json, "tolerance", has_values))
         return;
-    }
-    nd_json_open_line(json, "tolerance", '{');
     nd_json_count_if(json, "lsb", tolerance->is_possible && tolerance->has_lsb, tolerance->lsb);
     nd_json_count_if(json, "ulp", tolerance->is_possible && tolerance->has_ulp, tolerance->ulp);
     nd_json_real_if(json, "atol", tolerance->is_possible, tolerance->atol);
@@ -331,12 +303,9 @@ static void put_tolerance(struct nd_json *json, bool has_values, const struct nd
 
 static void put_distribution(struct nd_json *json, bool has_values, const struct nd_distribution *distribution)
 {
-    if (!has_values || !distribution->exists) {
-        nd_json_null(json, "distribution");
-        return;
-    }
     bool has_mean = distribution->n_samples > distribution->n_infinite + distribution->n_invalid;
-    nd_json_open_line(json, "distribution", '{');
+    if (!nd_json_open_if(json, "distribution", has_values && distribution->exists))
+        return;
     nd_json_count(json, "samples", distribution->n_samples);
     nd_json_real_if(json, "kl", has_mean, distribution->kl);
     nd_json_text(json, "kl_of", distribution->is_softmax ? "softmax" : "values");
@@ -407,30 +376,23 @@ static void put_pair(struct nd_json *json, const struct nd_comparison *c,
     nd_json_put_part(json, c, tensor, &pair->total);
     nd_json_text(json, "signal_probe",
                  pair->signal_probe < c->n_probes ? c->probes[pair->signal_probe].name : NULL);
-    nd_json_open(json, "probes", '[');
-    for (size_t p = 0; p < c->n_probes; p++) {
+    ND_JSON_LIST(json, "probes", p, c->n_probes) {
         nd_json_open_line(json, NULL, '{');
         nd_json_text(json, "probe", c->probes[p].name);
         nd_json_put_part(json, c, tensor, &pair->probes[p]);
         nd_json_close(json, '}');
     }
-    nd_json_close(json, ']');
     if (c->per_channel) {
-        nd_json_open(json, "channels", '[');
-        for (size_t i = 0; i < pair->n_channels; i++)
+        ND_JSON_LIST(json, "channels", i, pair->n_channels)
             nd_json_put_channel(json, i, &pair->channels[i]);
-        nd_json_close(json, ']');
     }
     nd_json_close(json, '}');
 }
 
 static void put_noise(struct nd_json *json, const struct nd_difference *noise)
 {
-    if (noise == NULL || !noise->has_values) {
-        nd_json_null(json, "noise");
+    if (!nd_json_open_if(json, "noise", noise != NULL && noise->has_values))
         return;
-    }
-    nd_json_open_line(json, "noise", '{');
     nd_json_real_if(json, "max_abs", noise->has_errors, noise->abs.max);
     nd_json_real(json, "share", noise->share);
     nd_json_count_if(json, "max_lsb", noise->is_integer, noise->max_lsb);
@@ -477,18 +439,12 @@ static void put_tensor(struct nd_json *json, const struct nd_comparison *c,
     nd_json_text(json, "verdict", nd_verdict_name(tensor->verdict));
     nd_json_text(json, "gate", tensor->gate);
     nd_json_index(json, "odd_one_out", tensor->odd_one_out);
-    nd_json_open_line(json, "groups", '[');
-    for (size_t i = 0; i < c->n_devices; i++)
+    ND_JSON_LINE_LIST(json, "groups", i, c->n_devices)
         nd_json_int(json, NULL, tensor->devices[i].class_id);
-    nd_json_close(json, ']');
-    nd_json_open(json, "devices", '[');
-    for (size_t i = 0; i < c->n_devices; i++)
+    ND_JSON_LIST(json, "devices", i, c->n_devices)
         put_tensor_device(json, &tensor->devices[i]);
-    nd_json_close(json, ']');
-    nd_json_open(json, "pairs", '[');
-    for (size_t i = 0; i < c->n_pairs; i++)
+    ND_JSON_LIST(json, "pairs", i, c->n_pairs)
         put_pair(json, c, tensor, &tensor->pairs[i]);
-    nd_json_close(json, ']');
     nd_json_close(json, '}');
 }
 
@@ -496,11 +452,8 @@ static void put_tensor(struct nd_json *json, const struct nd_comparison *c,
 static void put_npu_share(struct nd_json *json, const struct nd_compared_device *device)
 {
     const struct nd_npu_share *share = &device->npu_share;
-    if (!device->is_npu) {
-        nd_json_null(json, "npu_share");
+    if (!nd_json_open_if(json, "npu_share", device->is_npu))
         return;
-    }
-    nd_json_open_line(json, "npu_share", '{');
     nd_json_real(json, "nodes", share->nodes);
     nd_json_real(json, "time", share->time);
     nd_json_count(json, "n_npu", share->n_npu);
@@ -558,8 +511,7 @@ static void put_first_difference(struct nd_json *json, const struct nd_compariso
 
 static void put_partings(struct nd_json *json, const struct nd_comparison *c)
 {
-    nd_json_open(json, "partings", '[');
-    for (size_t i = 0; i < c->n_partings; i++) {
+    ND_JSON_LIST(json, "partings", i, c->n_partings) {
         const struct nd_parting *parting = &c->partings[i];
         nd_json_open_line(json, NULL, '{');
         nd_json_open(json, "groups", '[');
@@ -573,7 +525,6 @@ static void put_partings(struct nd_json *json, const struct nd_comparison *c)
         nd_json_text(json, "tensor", parting->tensor != SIZE_MAX ? c->tensors[parting->tensor].name : NULL);
         nd_json_close(json, '}');
     }
-    nd_json_close(json, ']');
 }
 
 static void put_top1_pair(struct nd_json *json, const struct nd_top1_pair *pair, bool has_labels)
@@ -599,10 +550,8 @@ static void put_top1_pair(struct nd_json *json, const struct nd_top1_pair *pair,
 /* What the outputs of one device say of the classes that are shown. */
 static void put_values(struct nd_json *json, const struct nd_changed_sample *one, size_t device)
 {
-    nd_json_open_line(json, NULL, '[');
-    for (size_t i = 0; i < one->n_shown; i++)
+    ND_JSON_LINE_LIST(json, NULL, i, one->n_shown)
         nd_json_real(json, NULL, one->values[device * one->n_shown + i]);
-    nd_json_close(json, ']');
 }
 
 static void put_changed_sample(struct nd_json *json, const struct nd_comparison *c,
@@ -611,18 +560,12 @@ static void put_changed_sample(struct nd_json *json, const struct nd_comparison 
     nd_json_open_line(json, NULL, '{');
     nd_json_count(json, "sample", one->sample);
     nd_json_count_if(json, "label", one->label >= 0, (uint64_t)one->label);
-    nd_json_open_line(json, "predictions", '[');
-    for (size_t d = 0; d < c->n_devices; d++)
+    ND_JSON_LINE_LIST(json, "predictions", d, c->n_devices)
         nd_json_count_if(json, NULL, one->classes[d] >= 0, (uint64_t)one->classes[d]);
-    nd_json_close(json, ']');
-    nd_json_open_line(json, "classes", '[');
-    for (size_t i = 0; i < one->n_shown; i++)
+    ND_JSON_LINE_LIST(json, "classes", i, one->n_shown)
         nd_json_int(json, NULL, one->shown[i]);
-    nd_json_close(json, ']');
-    nd_json_open_line(json, "values", '[');
-    for (size_t d = 0; d < c->n_devices; d++)
+    ND_JSON_LINE_LIST(json, "values", d, c->n_devices)
         put_values(json, one, d);
-    nd_json_close(json, ']');
     nd_json_close(json, '}');
 }
 
@@ -634,10 +577,8 @@ static void put_changed(struct nd_json *json, const struct nd_comparison *c, con
         nd_json_null(json, "changed_samples");
         return;
     }
-    nd_json_open(json, "changed_samples", '[');
-    for (size_t i = 0; i < row->n_changed_kept; i++)
+    ND_JSON_LIST(json, "changed_samples", i, row->n_changed_kept)
         put_changed_sample(json, c, &row->changed[i]);
-    nd_json_close(json, ']');
 }
 
 static void put_top1(struct nd_json *json, const struct nd_comparison *c, const struct nd_top1 *row)
@@ -649,8 +590,7 @@ static void put_top1(struct nd_json *json, const struct nd_comparison *c, const 
     nd_json_text(json, "labels_missing_reason", row->labels_missing_reason);
     nd_json_text(json, "classes_by", row->classes_by);
     nd_json_bool(json, "is_shown", row == nd_comparison_top1(c));
-    nd_json_open(json, "devices", '[');
-    for (size_t i = 0; i < c->n_devices; i++) {
+    ND_JSON_LIST(json, "devices", i, c->n_devices) {
         const struct nd_top1_device *counted = &row->devices[i];
         bool has_accuracy = counted->exists && row->has_labels;
         nd_json_open_line(json, NULL, '{');
@@ -661,7 +601,6 @@ static void put_top1(struct nd_json *json, const struct nd_comparison *c, const 
         nd_json_real_if(json, "accuracy", has_accuracy, counted->accuracy);
         nd_json_close(json, '}');
     }
-    nd_json_close(json, ']');
     nd_json_open(json, "pairs", '[');
     for (size_t t = 1; t < c->n_devices; t++)
         put_top1_pair(json, &row->pairs[t - 1], row->has_labels);
@@ -688,20 +627,14 @@ static void put_broken(struct nd_json *json, const struct nd_comparison *c)
 
 static void put_lists(struct nd_json *json, const struct nd_comparison *c)
 {
-    nd_json_open(json, "devices", '[');
-    for (size_t i = 0; i < c->n_devices; i++)
+    ND_JSON_LIST(json, "devices", i, c->n_devices)
         put_device(json, c, &c->devices[i]);
-    nd_json_close(json, ']');
-    nd_json_open(json, "tensors", '[');
-    for (size_t e = 0; e < c->n_tensors; e++)
+    ND_JSON_LIST(json, "tensors", e, c->n_tensors)
         put_tensor(json, c, &c->tensors[e]);
-    nd_json_close(json, ']');
     put_first_difference(json, c);
     put_broken(json, c);
-    nd_json_open(json, "accuracy", '[');
-    for (size_t i = 0; i < c->n_top1; i++)
+    ND_JSON_LIST(json, "accuracy", i, c->n_top1)
         put_top1(json, c, &c->top1[i]);
-    nd_json_close(json, ']');
 }
 
 enum nd_status nd_report_json(const struct nd_comparison *comparison, char **out, struct nd_error *err)

@@ -213,10 +213,8 @@ static enum nd_status add_test(struct maker *maker, const json_t *comparison, si
     json_t *results = json_object();
     const json_t *tensor, *pair;
     size_t t, p;
-    json_array_foreach(json_object_get(comparison, "tensors"), t, tensor)
-    {
-        json_array_foreach(json_object_get(tensor, "pairs"), p, pair)
-        {
+    json_array_foreach(json_object_get(comparison, "tensors"), t, tensor) {
+        json_array_foreach(json_object_get(tensor, "pairs"), p, pair) {
             if (json_integer_value(json_object_get(pair, "ref")) == 0 &&
                 json_integer_value(json_object_get(pair, "test")) == (json_int_t)device)
                 put_result(maker, results, json_string_value(json_object_get(tensor, "name")),

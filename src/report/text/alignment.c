@@ -341,8 +341,7 @@ static json_t *group_of(json_t *rows, const json_t *row)
     static const char *const keys[] = {"operators", "state", "why"};
     size_t index;
     json_t *group;
-    json_array_foreach(rows, index, group)
-    {
+    json_array_foreach(rows, index, group) {
         bool is_same = true;
         for (size_t k = 0; k < sizeof keys / sizeof keys[0] && is_same; k++)
             is_same = json_equal(json_object_get(group, keys[k]), json_object_get(row, keys[k])) != 0;

@@ -125,14 +125,6 @@ static void nd_text_samples(const struct nd_text_report *report, const struct nd
 
 /* The first lines of the default text of a comparison: the verdict, what was compared, where it ran. */
 
-static size_t count_groups(const struct nd_comparison *c)
-{
-    int most = -1;
-    for (size_t i = 0; i < c->n_devices; i++)
-        most = c->devices[i].class_id > most ? c->devices[i].class_id : most;
-    return (size_t)(most + 1);
-}
-
 /* Whether values differ, as far as values are stored. */
 static bool is_different(const struct nd_difference *d)
 {
@@ -215,7 +207,10 @@ static void put_headline(const struct nd_text_report *report)
         nd_strbuf_printf(&line, "FAILED: %zu of %zu devices failed", n_failed, c->n_devices);
         break;
     }
-    size_t n_groups = count_groups(c);
+    int most = -1;
+    for (size_t i = 0; i < c->n_devices; i++)
+        most = c->devices[i].class_id > most ? c->devices[i].class_id : most;
+    size_t n_groups = (size_t)(most + 1);
     if (n_groups > 1 && c->verdict != ND_VERDICT_SAME && c->verdict != ND_VERDICT_INCONCLUSIVE &&
         !is_dequantised(c))
         nd_strbuf_printf(&line, "%s %zu captures give %zu different results: %s",

@@ -141,15 +141,6 @@ static void put_partings(const struct nd_text_report *report)
     nd_text_put_more(report, n);
 }
 
-/* Who agrees with whom, and where it starts. */
-static void put_first_differences(const struct nd_text_report *report)
-{
-    if (report->comparison->first_tensor == SIZE_MAX)
-        return;
-    put_from_reference(report);
-    put_partings(report);
-}
-
 static void add_integer_row(struct nd_table *table, const struct nd_difference *d)
 {
     for (size_t i = 0; i < ND_LSB_BUCKETS; i++)
@@ -626,7 +617,11 @@ static void put_sections(const struct nd_text_report *report)
     put_devices(report);
     nd_text_numbers(report);
     put_all_classes(report);
-    put_first_differences(report);
+    /* Who agrees with whom, and where it starts. */
+    if (report->comparison->first_tensor != SIZE_MAX) {
+        put_from_reference(report);
+        put_partings(report);
+    }
     nd_text_predicates(report);
     nd_text_tensors(report);
     nd_text_gates(report);

@@ -35,17 +35,6 @@ static void look(struct found *found, const struct nd_difference *d, bool is_ref
         *found = here;
 }
 
-/* Of the pairs of a device the one that says most. */
-static struct found look_at(const struct nd_comparison *c, const struct nd_compared_tensor *tensor,
-                            size_t device)
-{
-    struct found found = {0};
-    for (size_t t = 1; t < c->n_devices; t++)
-        if (device == 0 || device == t)
-            look(&found, &tensor->pairs[t - 1].total.difference, device == 0);
-    return found;
-}
-
 static void put_found(struct nd_strbuf *line, const struct found *found)
 {
     if (found->is_whole && found->n_samples_nan == found->n_samples) {
@@ -86,7 +75,11 @@ static void add_tensor(struct nd_table *table, const struct nd_text_report *repo
 {
     const struct nd_comparison *c = report->comparison;
     for (size_t i = 0; i < c->n_devices; i++) {
-        struct found found = look_at(c, tensor, i);
+        /* Of the pairs of a device the one that says most. */
+        struct found found = {0};
+        for (size_t t = 1; t < c->n_devices; t++)
+            if (i == 0 || i == t)
+                look(&found, &tensor->pairs[t - 1].total.difference, i == 0);
         struct nd_strbuf line = {0};
         if (found.n_nan > 0)
             put_found(&line, &found);

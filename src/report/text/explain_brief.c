@@ -465,14 +465,6 @@ static void name_group(const struct brief *b, size_t d, char out[static LABEL_BY
 
 /* ---- the first lines ---- */
 
-static size_t count_health(const struct nd_explanation *e, enum nd_health health)
-{
-    size_t n = 0;
-    for (size_t d = 0; d < e->n_devices; d++)
-        n += e->devices[d].health == health;
-    return n;
-}
-
 static void put_environments(const struct brief *b)
 {
     const struct nd_explanation *e = b->e;
@@ -497,7 +489,9 @@ static void put_headline(const struct brief *b)
         [ND_HEALTH_FAILED] = "no values, since the device did not finish",
     };
     const struct nd_explanation *e = b->e;
-    size_t n = count_health(e, e->health);
+    size_t n = 0;
+    for (size_t d = 0; d < e->n_devices; d++)
+        n += e->devices[d].health == e->health;
     char count[64] = "";
     if (e->n_devices > 1 && e->health != ND_HEALTH_HEALTHY)
         snprintf(count, sizeof count, "%zu of %zu devices: ", n, e->n_devices);

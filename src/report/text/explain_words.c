@@ -3,7 +3,6 @@
 #include "report/text/explain.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,11 +48,8 @@ void nd_explain_shorten(const char *text, size_t max, char out[static EXPLAIN_CE
 void nd_explain_put_wrapped(struct nd_strbuf *out, size_t width, size_t indent, const char *fmt, ...)
 {
     char *text = NULL;
-    va_list arguments;
-    va_start(arguments, fmt);
-    int n = vasprintf(&text, fmt, arguments);
-    va_end(arguments);
-    if (n < 0) {
+    ND_MAKE_ARGUMENTS(text, fmt);
+    if (text == NULL) {
         out->failed = true;
         return;
     }
@@ -73,19 +69,13 @@ void nd_explain_put_wrapped(struct nd_strbuf *out, size_t width, size_t indent, 
     free(text);
 }
 
-/* The sum over the layers whose effect was measured. */
-static double all_effects(const struct nd_explanation *e, const struct nd_explained_device *device)
-{
-    double sum = 0;
-    for (size_t s = 0; s < e->n_steps; s++)
-        sum += isnan(device->layers[s].effect) ? 0 : device->layers[s].effect;
-    return sum;
-}
-
 double nd_explain_effect_share(const struct nd_explanation *e, const struct nd_explained_device *device,
                                size_t step)
 {
-    double sum = all_effects(e, device);
+    /* The sum over the layers whose effect was measured. */
+    double sum = 0;
+    for (size_t s = 0; s < e->n_steps; s++)
+        sum += isnan(device->layers[s].effect) ? 0 : device->layers[s].effect;
     return sum > 0 ? device->layers[step].effect / sum : (double)NAN;
 }
 
@@ -263,9 +253,11 @@ void nd_explain_put_findings(struct nd_strbuf *out, const struct nd_explanation 
         nd_strbuf_printf(out, "  %zu findings in all: --json lists them\n", device->n_findings);
 }
 
-/* Layers that are not evaluated, and whose values stand for theirs. */
-static void put_taken(struct nd_strbuf *out, const struct nd_explanation *e, size_t width)
+/* What cannot be said of any device. */
+void nd_explain_put_unreached(struct nd_strbuf *out, const struct nd_explanation *e, size_t width)
 {
+    size_t n = 0, first = SIZE_MAX;
+    /* Layers that are not evaluated, and whose values stand for theirs. */
     for (size_t s = 0; s < e->n_steps; s++) {
         const struct nd_explained_step *step = &e->steps[s];
         if (step->substituted_from == SIZE_MAX)
@@ -277,13 +269,6 @@ static void put_taken(struct nd_strbuf *out, const struct nd_explanation *e, siz
             "judged as if these values were right; what it adds itself is not known",
             step->name, step->op_types, donor->uri);
     }
-}
-
-/* What cannot be said of any device. */
-void nd_explain_put_unreached(struct nd_strbuf *out, const struct nd_explanation *e, size_t width)
-{
-    size_t n = 0, first = SIZE_MAX;
-    put_taken(out, e, width);
     for (size_t s = 0; s < e->n_steps; s++) {
         if (e->steps[s].unreached_from == SIZE_MAX)
             continue;

@@ -121,8 +121,7 @@ static void put_failure(struct nd_json *json, const struct nd_golden_failure *fa
 
 static void put_changes(struct nd_json *json, const struct nd_golden_difference *d)
 {
-    nd_json_open(json, "changed", '[');
-    for (size_t i = 0; i < d->n_changes; i++) {
+    ND_JSON_LIST(json, "changed", i, d->n_changes) {
         const struct nd_golden_change *change = &d->changes[i];
         nd_json_open(json, NULL, '{');
         nd_json_text(json, "what", change->axis);
@@ -132,7 +131,6 @@ static void put_changes(struct nd_json *json, const struct nd_golden_difference 
         nd_json_text(json, "follows_from", change->follows_from);
         nd_json_close(json, '}');
     }
-    nd_json_close(json, ']');
 }
 
 static void put_difference(struct nd_json *json, const struct nd_golden_difference *d)
@@ -145,10 +143,8 @@ static void put_difference(struct nd_json *json, const struct nd_golden_differen
     put_names_json(json, "probes", &d->probes);
     nd_json_count(json, "n_tensors", d->n_tensors);
     nd_json_count(json, "n_equal", d->n_equal);
-    nd_json_open(json, "different", '[');
-    for (size_t i = 0; i < d->n_different; i++)
+    ND_JSON_LIST(json, "different", i, d->n_different)
         put_tensor(json, NULL, &d->different[i], true);
-    nd_json_close(json, ']');
     put_names_json(json, "missing", &d->missing);
     put_names_json(json, "extra", &d->extra);
 }
@@ -183,15 +179,13 @@ static void put_check_json(struct nd_json *json, const char *key, const struct n
 
 void nd_report_put_problems(struct nd_json *json, const struct nd_golden *store)
 {
-    nd_json_open(json, "problems", '[');
-    for (size_t i = 0; i < nd_golden_n_problems(store); i++) {
+    ND_JSON_LIST(json, "problems", i, nd_golden_n_problems(store)) {
         struct nd_golden_problem problem = nd_golden_problem(store, i);
         nd_json_open(json, NULL, '{');
         nd_json_text(json, "object", problem.object);
         nd_json_text(json, "problem", problem.problem);
         nd_json_close(json, '}');
     }
-    nd_json_close(json, ']');
 }
 
 /* ---- documents ---- */
@@ -228,15 +222,13 @@ enum nd_status nd_report_golden_added_json(const struct nd_golden_added *added, 
 {
     struct nd_strbuf buf = {0};
     struct nd_json json = begin(&buf, ND_DOCUMENT_GOLDEN_ADDED);
-    nd_json_open(&json, "added", '[');
-    for (size_t i = 0; i < n; i++) {
+    ND_JSON_LIST(&json, "added", i, n) {
         nd_json_open(&json, NULL, '{');
         nd_json_text(&json, "capture", added[i].capture);
         nd_json_bool(&json, "is_new", added[i].is_new);
         put_entry(&json, "entry", &added[i].entry);
         nd_json_close(&json, '}');
     }
-    nd_json_close(&json, ']');
     return nd_document_end(&json, out, err);
 }
 
@@ -245,10 +237,8 @@ enum nd_status nd_report_golden_checks_json(const struct nd_golden_check *checks
 {
     struct nd_strbuf buf = {0};
     struct nd_json json = begin(&buf, ND_DOCUMENT_GOLDEN_CHECKS);
-    nd_json_open(&json, "checks", '[');
-    for (size_t i = 0; i < n; i++)
+    ND_JSON_LIST(&json, "checks", i, n)
         put_check_json(&json, NULL, &checks[i]);
-    nd_json_close(&json, ']');
     nd_report_put_problems(&json, store);
     return nd_document_end(&json, out, err);
 }
@@ -313,10 +303,8 @@ enum nd_status nd_report_golden_upgrades_json(const struct nd_golden_upgrade *up
 {
     struct nd_strbuf buf = {0};
     struct nd_json json = begin(&buf, ND_DOCUMENT_GOLDEN_UPGRADES);
-    nd_json_open(&json, "matrix", '[');
-    for (size_t i = 0; i < n; i++)
+    ND_JSON_LIST(&json, "matrix", i, n)
         put_upgrade_json(&json, &upgrades[i]);
-    nd_json_close(&json, ']');
     return nd_document_end(&json, out, err);
 }
 
@@ -356,10 +344,8 @@ enum nd_status nd_report_triage_json(const struct nd_triage *triage, const char 
     nd_json_bool(&json, "is_bundle", triage->is_bundle);
     nd_json_text(&json, "verdict", triage->verdict);
     nd_json_text(&json, "chipset", triage->chipset);
-    nd_json_open(&json, "equal", '[');
-    for (size_t i = 0; i < triage->n_equal; i++)
+    ND_JSON_LIST(&json, "equal", i, triage->n_equal)
         put_standing(&json, NULL, &triage->standings[i]);
-    nd_json_close(&json, ']');
     put_standing_if(&json, "nearest", triage, triage->nearest);
     put_standing_if(&json, "closer", triage, triage->closer);
     nd_json_count(&json, "n_comparable", triage->n);
@@ -391,23 +377,6 @@ static void put_window(struct nd_strbuf *out, const char *text, size_t at, size_
         end--;
     nd_strbuf_printf(out, "%s%.*s%s", at > 0 ? "..." : "", (int)(end - at), text + at,
                      text[end] != '\0' ? "..." : "");
-}
-
-/* Digests and build strings say little to people, so long values are cut, --json has them whole; never so that
- * two different values look alike: the window is moved to where they part. */
-static void put_values(struct nd_strbuf *out, const struct nd_golden_change *change)
-{
-    enum { MAX_VALUE_BYTES = 40, BYTES_BEFORE = 12 };
-    const char *ref = change->ref != NULL ? change->ref : "(none)";
-    const char *test = change->test != NULL ? change->test : "(none)";
-    size_t parts = first_difference(ref, test), at = 0;
-    if (parts + BYTES_BEFORE > MAX_VALUE_BYTES)
-        at = parts - BYTES_BEFORE;
-    while (at > 0 && ((unsigned char)ref[at] & 0xc0) == 0x80)
-        at--;
-    put_window(out, ref, at, MAX_VALUE_BYTES);
-    nd_strbuf_puts(out, " -> ");
-    put_window(out, test, at, MAX_VALUE_BYTES);
 }
 
 /* What stands first: 0 the id and the name of the chipset, 1 versions, 2 the rest, 3 libraries, which follow
@@ -451,7 +420,19 @@ static void put_change(struct nd_strbuf *out, const struct nd_golden_change *cha
                      strcmp(change->key, "ort_version") == 0        ? "ONNX Runtime"
                      : strcmp(change->key, "provider_version") == 0 ? "its QNN provider"
                                                                     : change->key);
-    put_values(out, change);
+    /* Digests and build strings say little to people, so long values are cut, --json has them whole; never so
+     * that two different values look alike: the window is moved to where they part. */
+    enum { MAX_VALUE_BYTES = 40, BYTES_BEFORE = 12 };
+    const char *ref = change->ref != NULL ? change->ref : "(none)";
+    const char *test = change->test != NULL ? change->test : "(none)";
+    size_t parts = first_difference(ref, test), at = 0;
+    if (parts + BYTES_BEFORE > MAX_VALUE_BYTES)
+        at = parts - BYTES_BEFORE;
+    while (at > 0 && ((unsigned char)ref[at] & 0xc0) == 0x80)
+        at--;
+    put_window(out, ref, at, MAX_VALUE_BYTES);
+    nd_strbuf_puts(out, " -> ");
+    put_window(out, test, at, MAX_VALUE_BYTES);
 }
 
 /* "  runtime changed: QAIRT 2.50.40 -> 2.51.0, ONNX Runtime 1.29.0 -> 1.31.1, and 7 more (--json has all)". */

@@ -34,22 +34,9 @@ const char *nd_history_letter(size_t value, char buf[static ND_HISTORY_LETTER_BY
 
 /* ---- JSON ---- */
 
-static void put_values(struct nd_json *json, const struct nd_golden_chart *chart, const size_t *values)
-{
-    nd_json_open(json, "values", '[');
-    for (size_t c = 0; c < chart->chipsets.n; c++) {
-        nd_json_open_line(json, NULL, '[');
-        for (size_t s = 0; s < chart->sdks.n; s++)
-            nd_json_index(json, NULL, values[c * chart->sdks.n + s]);
-        nd_json_close(json, ']');
-    }
-    nd_json_close(json, ']');
-}
-
 static void put_cells(struct nd_json *json, const struct nd_golden_chart *chart)
 {
-    nd_json_open(json, "cells", '[');
-    for (size_t k = 0; k < chart->chipsets.n * chart->sdks.n; k++) {
+    ND_JSON_LIST(json, "cells", k, chart->chipsets.n * chart->sdks.n) {
         const struct nd_golden_cell *cell = &chart->cells[k];
         if (cell->n_accepted == 0)
             continue;
@@ -63,13 +50,11 @@ static void put_cells(struct nd_json *json, const struct nd_golden_chart *chart)
         nd_json_index(json, "value", cell->value);
         nd_json_close(json, '}');
     }
-    nd_json_close(json, ']');
 }
 
 static void put_steps(struct nd_json *json, const struct nd_golden_chart *chart)
 {
-    nd_json_open(json, "steps", '[');
-    for (size_t i = 0; i < chart->n_steps; i++) {
+    ND_JSON_LIST(json, "steps", i, chart->n_steps) {
         const struct nd_golden_step *step = &chart->steps[i];
         nd_json_open(json, NULL, '{');
         nd_json_text(json, "chipset", chart->chipsets.items[step->chipset]);
@@ -83,7 +68,6 @@ static void put_steps(struct nd_json *json, const struct nd_golden_chart *chart)
         nd_json_texts(json, "also_changed", step->also, step->n_also);
         nd_json_close(json, '}');
     }
-    nd_json_close(json, ']');
 }
 
 static void put_chart(struct nd_json *json, const struct nd_golden_chart *chart)
@@ -96,16 +80,17 @@ static void put_chart(struct nd_json *json, const struct nd_golden_chart *chart)
     nd_json_texts(json, "sdks", chart->sdks.items, chart->sdks.n);
     put_cells(json, chart);
     put_steps(json, chart);
-    nd_json_open(json, "tensors", '[');
-    for (size_t t = 0; t < chart->n_tensors; t++) {
+    ND_JSON_LIST(json, "tensors", t, chart->n_tensors) {
         nd_json_open(json, NULL, '{');
         nd_json_text(json, "name", chart->tensors[t].name);
         nd_json_text(json, "op_types", chart->tensors[t].op_types);
         nd_json_count(json, "n_steps", chart->tensors[t].n_steps);
-        put_values(json, chart, chart->tensors[t].values);
+        ND_JSON_LIST(json, "values", c, chart->chipsets.n) {
+            ND_JSON_LINE_LIST(json, NULL, s, chart->sdks.n)
+                nd_json_index(json, NULL, chart->tensors[t].values[c * chart->sdks.n + s]);
+        }
         nd_json_close(json, '}');
     }
-    nd_json_close(json, ']');
     nd_json_close(json, '}');
 }
 
@@ -115,10 +100,8 @@ enum nd_status nd_report_golden_history_json(const struct nd_golden_history *his
     struct nd_strbuf buf = {0};
     struct nd_json json = {.out = &buf};
     nd_json_open_document(&json, ND_DOCUMENT_GOLDEN_HISTORY);
-    nd_json_open(&json, "charts", '[');
-    for (size_t c = 0; c < history->n_charts; c++)
+    ND_JSON_LIST(&json, "charts", c, history->n_charts)
         put_chart(&json, &history->charts[c]);
-    nd_json_close(&json, ']');
     nd_report_put_problems(&json, store);
     nd_json_close(&json, '}');
     nd_strbuf_puts(&buf, "\n");
@@ -202,19 +185,6 @@ static void put_step(struct nd_strbuf *out, const struct nd_golden_chart *chart,
     out->failed = out->failed || line.failed;
 }
 
-static void put_changed_steps(struct nd_strbuf *out, const struct nd_golden_chart *chart, size_t width,
-                              size_t most)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < chart->n_steps; i++) {
-        if (is_same(&chart->steps[i]) || n++ >= most)
-            continue;
-        put_step(out, chart, &chart->steps[i], width);
-    }
-    if (n > most)
-        nd_summary_put(out, width, 2, 4, "and %zu more (-v shows them)", n - most);
-}
-
 /* Tensors that changed: for each chipset a letter by SDK, oldest first. */
 static void put_tensors(struct nd_strbuf *out, const struct nd_golden_chart *chart, size_t width)
 {
@@ -271,7 +241,15 @@ enum nd_status nd_report_golden_history_text(const struct nd_golden_history *his
         say_verdict(&buf, chart, width);
         nd_strbuf_puts(&buf, "\n");
         put_wall(&buf, chart, width);
-        put_changed_steps(&buf, chart, width, is_verbose ? SIZE_MAX : MAX_STEPS);
+        size_t most = is_verbose ? SIZE_MAX : MAX_STEPS;
+        size_t n = 0;
+        for (size_t i = 0; i < chart->n_steps; i++) {
+            if (is_same(&chart->steps[i]) || n++ >= most)
+                continue;
+            put_step(&buf, chart, &chart->steps[i], width);
+        }
+        if (n > most)
+            nd_summary_put(&buf, width, 2, 4, "and %zu more (-v shows them)", n - most);
         if (is_verbose)
             put_tensors(&buf, chart, width);
         nd_strbuf_puts(&buf, c + 1 < history->n_charts ? "\n" : "");

@@ -166,8 +166,7 @@ static json_t *find_row(json_t *rows, const char *op_type)
 {
     json_t *row;
     size_t i;
-    json_array_foreach(rows, i, row)
-    {
+    json_array_foreach(rows, i, row) {
         if (strcmp(json_string_value(json_object_get(row, "op_type")), op_type) == 0)
             return row;
     }
@@ -189,8 +188,7 @@ static json_t *matrix_json(const struct nd_placed_device *devices, size_t n_devi
         row = find_row(rows, node->op_type);
         nd_tree_set(row, "count", json_integer(json_integer_value(json_object_get(row, "count")) + 1));
     }
-    json_array_foreach(rows, i, row)
-    {
+    json_array_foreach(rows, i, row) {
         json_t *cells = json_array();
         for (size_t d = 0; d < n_devices; d++) {
             char text[80];
@@ -230,8 +228,7 @@ static void put_columns(struct nd_strbuf *out, const struct nd_placed_device *de
     size_t i;
     for (size_t d = 0; d < n; d++)
         columns[d + 2] = (struct nd_report_column){keys[d], devices[first + d].label};
-    json_array_foreach(matrix, i, row)
-    {
+    json_array_foreach(matrix, i, row) {
         json_t *line = json_object();
         json_object_set(line, "op_type", json_object_get(row, "op_type"));
         json_object_set(line, "count", json_object_get(row, "count"));

@@ -1,6 +1,5 @@
 /* A campaign's result as text: devices, accuracy, targets, findings. docs/reference/campaign.md. */
 #include <math.h>
-#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -401,11 +400,8 @@ static void put_linef(struct nd_strbuf *out, size_t indent, const char *fmt, ...
 static void put_linef(struct nd_strbuf *out, size_t indent, const char *fmt, ...)
 {
     char *text = NULL;
-    va_list args;
-    va_start(args, fmt);
-    int n = vasprintf(&text, fmt, args);
-    va_end(args);
-    if (n < 0) {
+    ND_MAKE_ARGUMENTS(text, fmt);
+    if (text == NULL) {
         out->failed = true;
         return;
     }
@@ -587,15 +583,6 @@ static void put_broken(struct nd_strbuf *out, const char *label, const char *bro
         put_linef(out, 0, "the reference '%s' is broken: %s", label, broken);
 }
 
-/* First of all: nothing that was held against it says anything. */
-static void put_references(struct nd_strbuf *out, const struct nd_qualified_model *model)
-{
-    for (size_t i = 0; i < model->references.n; i++)
-        put_broken(out, model->references.items[i].label, model->references.items[i].broken);
-    for (size_t i = 0; i < model->devices.n; i++)
-        put_broken(out, model->devices.items[i].label, model->devices.items[i].broken);
-}
-
 static void put_findings(struct nd_strbuf *out, const struct nd_qualified *result,
                          const struct nd_qualified_model *model)
 {
@@ -643,7 +630,11 @@ enum nd_status nd_report_qualification_text(const struct nd_qualified *result, c
     for (size_t m = 0; m < result->models.n; m++) {
         const struct nd_qualified_model *model = &result->models.items[m];
         put_linef(&buf, 0, "model '%s' (%s), against %s", model->name, model->quantised, result->reference);
-        put_references(&buf, model);
+        /* First of all: nothing that was held against it says anything. */
+        for (size_t i = 0; i < model->references.n; i++)
+            put_broken(&buf, model->references.items[i].label, model->references.items[i].broken);
+        for (size_t i = 0; i < model->devices.n; i++)
+            put_broken(&buf, model->devices.items[i].label, model->devices.items[i].broken);
         put_devices(&buf, result, model);
         if (model->classes[0] != '\0')
             put_linef(&buf, 0, "classes: %s", model->classes);

@@ -1,7 +1,6 @@
 /* What `npudiff reduce` found, as JSON and as text. */
 #include <jansson.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 
 #include "core/documents/json_out.h"
@@ -60,13 +59,10 @@ void nd_report_screen_put(struct nd_report_screen *screen, const char *fmt, ...)
 {
     struct part *part = add_part(screen);
     char *text = NULL;
-    va_list arguments;
     if (part == NULL)
         return;
-    va_start(arguments, fmt);
-    int n = vasprintf(&text, fmt, arguments);
-    va_end(arguments);
-    if (n < 0) {
+    ND_MAKE_ARGUMENTS(text, fmt);
+    if (text == NULL) {
         screen->failed = true;
         return;
     }
@@ -173,8 +169,7 @@ static bool is_number_column(const struct part *part, size_t column)
 {
     const json_t *row;
     size_t i;
-    json_array_foreach(part->rows, i, row)
-    {
+    json_array_foreach(part->rows, i, row) {
         const json_t *value = json_object_get(row, part->columns[column].key);
         if (!json_is_number(value) && !json_is_null(value) && value != NULL)
             return false;
@@ -217,8 +212,7 @@ static void lay_out(const struct part *part, size_t n_rows, size_t width, struct
     }
     for (i = 0; i < table.n_columns; i++)
         nd_table_add(&table, part->columns[i].title);
-    json_array_foreach(part->rows, i, row)
-    {
+    json_array_foreach(part->rows, i, row) {
         for (size_t c = 0; i < n_rows && c < table.n_columns; c++)
             add_cell(&table, json_object_get(row, part->columns[c].key));
     }
@@ -259,16 +253,6 @@ static void put_table(struct part *part, size_t width, size_t max_lines, struct 
     out->failed = out->failed || text.failed;
 }
 
-static void free_screen(struct nd_report_screen *screen)
-{
-    for (size_t i = 0; screen != NULL && i < screen->n_parts; i++) {
-        nd_strbuf_deinit(&screen->parts[i].text);
-        json_decref(screen->parts[i].rows);
-        free(screen->parts[i].more);
-    }
-    free(screen);
-}
-
 enum nd_status nd_report_screen_end(struct nd_report_screen **screen_ptr, char **out, struct nd_error *err)
 {
     struct nd_report_screen *screen = *screen_ptr;
@@ -291,7 +275,12 @@ enum nd_status nd_report_screen_end(struct nd_report_screen **screen_ptr, char *
         put_table(part, screen->width, share > MIN_LINES ? share : MIN_LINES, &text);
         used += nd_summary_count_lines(&text) - before;
     }
-    free_screen(screen);
+    for (size_t i = 0; screen != NULL && i < screen->n_parts; i++) {
+        nd_strbuf_deinit(&screen->parts[i].text);
+        json_decref(screen->parts[i].rows);
+        free(screen->parts[i].more);
+    }
+    free(screen);
     if (!text.failed)
         return nd_text_end(&text, out, err);
     return nd_fail_memory(err);

@@ -1,7 +1,6 @@
 /* What the default texts of all commands have in common: wrapped sentences, and the command to paste next. */
 #include "report/text/summary.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 
 #include "core/memory.h"
@@ -18,12 +17,9 @@ size_t nd_summary_width(size_t width)
 
 void nd_summary_put(struct nd_strbuf *out, size_t width, size_t indent, size_t hanging, const char *fmt, ...)
 {
-    char *text = NULL, *clean = NULL;
-    va_list arguments;
-    va_start(arguments, fmt);
-    int n = vasprintf(&text, fmt, arguments);
-    va_end(arguments);
-    clean = n >= 0 ? nd_clean_text(text) : NULL;
+    ND_FREED char *text = NULL;
+    ND_MAKE_ARGUMENTS(text, fmt);
+    ND_FREED char *clean = text != NULL ? nd_clean_text(text) : NULL;
     if (clean == NULL) {
         out->failed = true;
     } else {
@@ -31,19 +27,13 @@ void nd_summary_put(struct nd_strbuf *out, size_t width, size_t indent, size_t h
         nd_wrap_append(out, clean, hanging, width);
         nd_strbuf_puts(out, "\n");
     }
-    free(clean);
-    if (n >= 0)
-        free(text);
 }
 
 void nd_summary_put_lines(struct nd_strbuf *out, size_t width, const char *fmt, ...)
 {
     char *text = NULL, *rest = NULL;
-    va_list arguments;
-    va_start(arguments, fmt);
-    int n = vasprintf(&text, fmt, arguments);
-    va_end(arguments);
-    if (n < 0) {
+    ND_MAKE_ARGUMENTS(text, fmt);
+    if (text == NULL) {
         out->failed = true;
         return;
     }

@@ -2,10 +2,9 @@
 #include "report/text/tree.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 
-#include "core/memory.h"
+#include "core/items.h"
 #include "npudiff/core/parse.h"
 
 /* What writers have in common that build a tree of JSON, and how every writer ends. */
@@ -76,8 +75,7 @@ void nd_rows_put(struct nd_strbuf *out, const json_t *rows, const struct nd_repo
     const json_t *row;
     for (; n < MAX_COLUMNS && columns[n].key != NULL; n++)
         widths[n] = nd_text_columns(columns[n].title);
-    json_array_foreach(rows, i, row)
-    {
+    json_array_foreach(rows, i, row) {
         for (size_t c = 0; c < n; c++) {
             size_t width = nd_text_columns(cell_text(json_object_get(row, columns[c].key), buf));
             widths[c] = width > widths[c] ? width : widths[c];
@@ -85,8 +83,7 @@ void nd_rows_put(struct nd_strbuf *out, const json_t *rows, const struct nd_repo
     }
     for (size_t c = 0; c < n; c++)
         put_cell(out, columns[c].title, widths[c], c + 1 == n);
-    json_array_foreach(rows, i, row)
-    {
+    json_array_foreach(rows, i, row) {
         for (size_t c = 0; c < n; c++)
             put_cell(out, cell_text(json_object_get(row, columns[c].key), buf), widths[c], c + 1 == n);
     }
@@ -141,15 +138,11 @@ void nd_table_add(struct nd_table *table, const char *text)
 void nd_table_addf(struct nd_table *table, const char *fmt, ...)
 {
     ND_FREED char *text = NULL;
-    va_list args;
-    va_start(args, fmt);
-    if (vasprintf(&text, fmt, args) < 0) {
-        text = NULL;
-        table->failed = true;
-    }
-    va_end(args);
+    ND_MAKE_ARGUMENTS(text, fmt);
     if (text != NULL)
         nd_table_add(table, text);
+    else
+        table->failed = true;
 }
 
 static size_t shown_columns(const struct nd_table *table, size_t cell)
@@ -392,9 +385,7 @@ void nd_table_render_panels(struct nd_table *table, size_t n_keys, struct nd_str
 
 void nd_table_deinit(struct nd_table *table)
 {
-    for (size_t i = 0; i < table->n_cells; i++)
-        free(table->cells[i]);
-    free(table->cells);
+    ND_FREE_ITEMS(table->cells, table->n_cells);
     *table = (struct nd_table){0};
 }
 

@@ -252,16 +252,17 @@ static void check_run(struct nd_runtime_session *session, const struct nd_model 
 static void check_io(const struct nd_runtime_session *session)
 {
     const struct nd_shape shape = {.rank = 2, .dims = {1, N_QVALUES}};
-    assert_int_equal(nd_session_n_inputs(session), 2);
-    assert_int_equal(nd_session_n_outputs(session), 1);
+    const struct nd_session_ends ends = nd_session_ends(session);
+    assert_int_equal(ends.n_inputs, 2);
+    assert_int_equal(ends.n_outputs, 1);
     for (size_t i = 0; i < 2; i++) {
-        const struct nd_session_io *io = nd_session_input(session, i);
+        const struct nd_session_io *io = &ends.inputs[i];
         assert_string_equal(io->name, i == 0 ? "a" : "b");
         assert_int_equal(io->dtype, ND_DTYPE_U8);
         assert_true(nd_shape_equal(&io->shape, &shape));
     }
-    assert_string_equal(nd_session_output(session, 0)->name, "product");
-    assert_int_equal(nd_session_output(session, 0)->shape.rank, -1);
+    assert_string_equal(ends.outputs[0].name, "product");
+    assert_int_equal(ends.outputs[0].shape.rank, -1);
 }
 
 /* Without optimisation the session has the nodes of the model, each on the CPU. */
@@ -399,11 +400,11 @@ static void input_of_the_wrong_shape_is_refused_by_the_run(void **state)
     expect_ok(nd_session_create(runtime, &options, &session, &err), &err);
     static const uint8_t qvalues[N_QVALUES];
     struct nd_output_view view;
-    nd_session_set_input_shape(session, 0, &(struct nd_shape){.rank = 2, .dims = {1, N_QVALUES / 2}});
+    nd_session_ends(session).inputs[0].shape = (struct nd_shape){.rank = 2, .dims = {1, N_QVALUES / 2}};
     assert_int_equal(nd_session_run(session, (const void *const[]){qvalues, qvalues}, &view, &err),
                      ND_ERR_DEVICE);
     assert_non_null(strstr(err.message, "running the model: INVALID_ARGUMENT: "));
-    nd_session_set_input_shape(session, 0, &(struct nd_shape){.rank = 2, .dims = {1, N_QVALUES}});
+    nd_session_ends(session).inputs[0].shape = (struct nd_shape){.rank = 2, .dims = {1, N_QVALUES}};
     expect_ok(nd_session_run(session, (const void *const[]){qvalues, qvalues}, &view, &err), &err);
     nd_session_destroy(&session);
     nd_runtime_destroy(&runtime);

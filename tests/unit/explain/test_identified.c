@@ -40,8 +40,9 @@ static const json_t *find_row(const json_t *device, const char *list, const char
 {
     size_t i;
     const json_t *row;
-    json_array_foreach(json_object_get(device, list), i,
-                       row) if (strcmp(string_of(row, key), value) == 0) return row;
+    json_array_foreach(json_object_get(device, list), i, row)
+        if (strcmp(string_of(row, key), value) == 0)
+            return row;
     return NULL;
 }
 
@@ -50,7 +51,9 @@ static bool holds(const json_t *answer, const char *arithmetic)
     size_t i, k;
     const json_t *names, *name;
     json_array_foreach(json_object_get(answer, "groups"), i, names)
-        json_array_foreach(names, k, name) if (strcmp(json_string_value(name), arithmetic) == 0) return true;
+        json_array_foreach(names, k, name)
+            if (strcmp(json_string_value(name), arithmetic) == 0)
+                return true;
     return false;
 }
 
@@ -104,8 +107,7 @@ static void thresholds_and_curves_are_those_of_the_arithmetic(void **state)
     assert_true(json_real_value(json_object_get(above, "max_down")) > 0.99);
     json_int_t n = 0;
     size_t i;
-    json_array_foreach(json_object_get(layer, "curve"), i, point)
-    {
+    json_array_foreach(json_object_get(layer, "curve"), i, point) {
         assert_float_equal(json_number_value(json_object_get(point, "p")), 0, 0);
         assert_float_equal(json_number_value(json_object_get(point, "low")), 0, 0);
         /* Clopper and Pearson of none in n: 1 - 0.025^(1/n) */
@@ -134,13 +136,12 @@ static void arithmetics_of_layers_are_counted_beside(void **state)
     assert_string_equal(string_of(conv, "verdict"), "none");
     json_int_t exceptions[2] = {-1, -1};
     size_t i;
-    json_array_foreach(json_object_get(conv, "layer_arithmetic"), i,
-                       row) for (size_t k = 0; k < 2;
-                                 k++) if (strcmp(string_of(row, "name"), k == 0 ? "htp-v73" : "htp-v69") == 0)
-    {
-        assert_int_equal(number_of(row, "values"), number_of(conv, "values"));
-        exceptions[k] = number_of(row, "exceptions");
-    }
+    json_array_foreach(json_object_get(conv, "layer_arithmetic"), i, row)
+        for (size_t k = 0; k < 2; k++)
+            if (strcmp(string_of(row, "name"), k == 0 ? "htp-v73" : "htp-v69") == 0) {
+                assert_int_equal(number_of(row, "values"), number_of(conv, "values"));
+                exceptions[k] = number_of(row, "exceptions");
+            }
     assert_int_equal(exceptions[0], 0);
     assert_true(exceptions[1] > 0);
     json_decref(json);

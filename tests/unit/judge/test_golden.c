@@ -103,8 +103,7 @@ static const char *joined(const json_t *list)
     size_t i, n = 0;
     const json_t *item;
     text[0] = '\0';
-    json_array_foreach(list, i, item)
-    {
+    json_array_foreach(list, i, item) {
         n += (size_t)snprintf(text + n, sizeof text - n, "%s%s", i > 0 ? "," : "", json_string_value(item));
     }
     return text;
@@ -264,8 +263,7 @@ static void option_that_follows_from_the_chipset_is_no_second_change(void **stat
     assert_string_equal(joined(json_object_get(report, "blamed")), "chipset");
     size_t i, n_following = 0;
     const json_t *change;
-    json_array_foreach(json_object_get(report, "changed"), i, change)
-    {
+    json_array_foreach(json_object_get(report, "changed"), i, change) {
         n_following += strcmp(text_of(change, "follows_from"), "chipset") == 0;
     }
     assert_int_equal(n_following, 3); /* passes, edges_in, half precision */

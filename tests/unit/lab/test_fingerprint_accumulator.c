@@ -101,8 +101,7 @@ static const json_t *find(const json_t *entries, const char *operator_name, cons
 {
     const json_t *entry;
     size_t i;
-    json_array_foreach(entries, i, entry)
-    {
+    json_array_foreach(entries, i, entry) {
         if (strcmp(json_string_value(json_object_get(entry, "operator")), operator_name) == 0 &&
             strcmp(json_string_value(json_object_get(entry, "types")), types) == 0)
             return entry;

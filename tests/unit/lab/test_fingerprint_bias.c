@@ -271,16 +271,14 @@ static void reference_changes_neither_weights_nor_biases(void **state)
     (void)state;
     json_t *weights = take("exact", nd_section_weights), *biases = take("exact", nd_section_bias), *entry;
     size_t i;
-    json_array_foreach(weights, i, entry)
-    {
+    json_array_foreach(weights, i, entry) {
         assert_string_equal(json_string_value(json_object_get(entry, "verdict")), "identified");
         assert_string_equal(first_arithmetic(entry), "stay");
         assert_true(count_of(entry, "fresh") >= ND_CONFIRMING_QVALUES);
         assert_int_equal(count_of(entry, "right"), count_of(entry, "fresh"));
     }
     assert_int_equal(i, 1);
-    json_array_foreach(biases, i, entry)
-    {
+    json_array_foreach(biases, i, entry) {
         assert_string_equal(json_string_value(json_object_get(entry, "verdict")), "identified");
         assert_string_equal(first_arithmetic(entry), "double+rounding:none");
         assert_true(count_of(entry, "fresh") >= ND_CONFIRMING_QVALUES);

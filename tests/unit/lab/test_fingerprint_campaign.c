@@ -66,8 +66,7 @@ static void assert_steps(const json_t *table, bool only_changed, const char *exp
     const json_t *step;
     char text[1024] = "";
     size_t i, n = 0;
-    json_array_foreach(json_object_get(table, "steps"), i, step)
-    {
+    json_array_foreach(json_object_get(table, "steps"), i, step) {
         const json_t *changed = json_object_get(step, "changed"), *where, *place;
         size_t k;
         if (only_changed && json_array_size(changed) == 0)
@@ -78,8 +77,7 @@ static void assert_steps(const json_t *table, bool only_changed, const char *exp
                               json_integer_value(json_object_get(step, "n_same")),
                               json_integer_value(json_object_get(step, "n_not_known")));
         where = json_object_get(json_array_get(changed, 0), "where");
-        json_array_foreach(where, k, place)
-        {
+        json_array_foreach(where, k, place) {
             n += (size_t)snprintf(text + n, sizeof text - n, " %s", json_string_value(place));
         }
         n += (size_t)snprintf(text + n, sizeof text - n, ";");

@@ -244,8 +244,7 @@ static void reference_has_correctly_rounded_tables(void **state)
     (void)state;
     json_t *entries = take("exact", nd_section_table_u8), *entry;
     size_t i, n_even = 0;
-    json_array_foreach(entries, i, entry)
-    {
+    json_array_foreach(entries, i, entry) {
         const json_t *arithmetics = json_object_get(entry, "possible_arithmetic");
         assert_string_equal(text_of(entry, "verdict"), "identified");
         assert_string_equal(json_string_value(json_array_get(arithmetics, 0)),
@@ -265,14 +264,12 @@ static void reference_has_exact_means(void **state)
     (void)state;
     json_t *entries = take("exact", nd_section_pool_u8), *entry;
     size_t i;
-    json_array_foreach(entries, i, entry)
-    {
+    json_array_foreach(entries, i, entry) {
         bool has_exact = false;
         size_t p;
         json_t *arithmetic;
         assert_string_equal(text_of(entry, "verdict"), "identified");
-        json_array_foreach(json_object_get(entry, "possible_arithmetic"), p, arithmetic)
-        {
+        json_array_foreach(json_object_get(entry, "possible_arithmetic"), p, arithmetic) {
             has_exact = has_exact || strcmp(json_string_value(arithmetic), "rounding:half-even") == 0;
         }
         assert_true(has_exact);
@@ -286,8 +283,7 @@ static void reference_has_exact_norms(void **state)
     (void)state;
     json_t *entries = take("exact", nd_section_normalise), *entry;
     size_t i;
-    json_array_foreach(entries, i, entry)
-    {
+    json_array_foreach(entries, i, entry) {
         assert_string_equal(text_of(entry, "verdict"), "identified");
         assert_int_equal(strlen(text_of(entry, "answers")), 64);
     }

@@ -31,16 +31,6 @@ static void carry(struct nd_exact_sum *sum)
     sum->n_pending = 1;
 }
 
-static void count_special(struct nd_exact_sum *sum, double value)
-{
-    if (isnan(value))
-        sum->n_nan++;
-    else if (value > 0)
-        sum->n_pos_inf++;
-    else
-        sum->n_neg_inf++;
-}
-
 void nd_exact_add(struct nd_exact_sum *sum, double value)
 {
     uint64_t bits;
@@ -48,7 +38,12 @@ void nd_exact_add(struct nd_exact_sum *sum, double value)
     uint64_t fraction = bits & 0xfffffffffffffu;
     unsigned exponent = bits >> 52 & 0x7ff;
     if (exponent == 0x7ff) {
-        count_special(sum, value);
+        if (isnan(value))
+            sum->n_nan++;
+        else if (value > 0)
+            sum->n_pos_inf++;
+        else
+            sum->n_neg_inf++;
         return;
     }
     if (exponent != 0)

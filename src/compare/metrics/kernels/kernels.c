@@ -16,43 +16,19 @@ extern const struct nd_kernels nd_kernels_neon;
 
 enum nd_elem_kind nd_elem_kind_of(enum nd_dtype dtype)
 {
-    switch (dtype) {
-    case ND_DTYPE_BOOL:
-    case ND_DTYPE_U4:
-    case ND_DTYPE_U8:
-        return ND_ELEM_U8;
-    case ND_DTYPE_I4:
-    case ND_DTYPE_I8:
-        return ND_ELEM_I8;
-    case ND_DTYPE_U16:
-        return ND_ELEM_U16;
-    case ND_DTYPE_I16:
-        return ND_ELEM_I16;
-    case ND_DTYPE_U32:
-        return ND_ELEM_U32;
-    case ND_DTYPE_I32:
-        return ND_ELEM_I32;
-    case ND_DTYPE_U64:
-        return ND_ELEM_U64;
-    case ND_DTYPE_I64:
-        return ND_ELEM_I64;
-    case ND_DTYPE_F8E4M3FN:
-        return ND_ELEM_F8E4M3FN;
-    case ND_DTYPE_F8E5M2:
-        return ND_ELEM_F8E5M2;
-    case ND_DTYPE_F16:
-        return ND_ELEM_F16;
-    case ND_DTYPE_BF16:
-        return ND_ELEM_BF16;
-    case ND_DTYPE_F32:
-        return ND_ELEM_F32;
-    case ND_DTYPE_F64:
-        return ND_ELEM_F64;
-    case ND_DTYPE_NONE:
-        break;
-    }
-    assert(false && "a dtype without elements");
-    return ND_ELEM_U8;
+    static const enum nd_elem_kind kinds[] = {
+        [ND_DTYPE_BOOL] = ND_ELEM_U8,       [ND_DTYPE_U4] = ND_ELEM_U8,
+        [ND_DTYPE_U8] = ND_ELEM_U8,         [ND_DTYPE_I4] = ND_ELEM_I8,
+        [ND_DTYPE_I8] = ND_ELEM_I8,         [ND_DTYPE_U16] = ND_ELEM_U16,
+        [ND_DTYPE_I16] = ND_ELEM_I16,       [ND_DTYPE_U32] = ND_ELEM_U32,
+        [ND_DTYPE_I32] = ND_ELEM_I32,       [ND_DTYPE_U64] = ND_ELEM_U64,
+        [ND_DTYPE_I64] = ND_ELEM_I64,       [ND_DTYPE_F8E4M3FN] = ND_ELEM_F8E4M3FN,
+        [ND_DTYPE_F8E5M2] = ND_ELEM_F8E5M2, [ND_DTYPE_F16] = ND_ELEM_F16,
+        [ND_DTYPE_BF16] = ND_ELEM_BF16,     [ND_DTYPE_F32] = ND_ELEM_F32,
+        [ND_DTYPE_F64] = ND_ELEM_F64,
+    };
+    assert(dtype != ND_DTYPE_NONE && (size_t)dtype < sizeof kinds / sizeof kinds[0]);
+    return kinds[dtype];
 }
 
 /* From the most general to the fastest. */

@@ -96,8 +96,7 @@ static bool read_shape(const json_t *list, struct nd_shape *shape)
         return list == NULL || json_is_null(list);
     if (json_array_size(list) > ND_MAX_RANK)
         return false;
-    json_array_foreach(list, i, dim)
-    {
+    json_array_foreach(list, i, dim) {
         shape->dims[i] = json_integer_value(dim);
         if (!json_is_integer(dim) || shape->dims[i] < 0)
             return false;
@@ -268,8 +267,7 @@ enum nd_status nd_answer_take(const struct nd_frame *frame, const struct nd_answ
     const json_t *item;
     for (i = 0; i < n_asked; i++)
         asked[i].has_come = false;
-    json_array_foreach(json_object_get(frame->message, "outputs"), i, item)
-    {
+    json_array_foreach(json_object_get(frame->message, "outputs"), i, item) {
         struct came came;
         struct nd_asked *which = NULL;
         ND_TRY(read_came(item, frame, rules->runner, offset, &came, err));

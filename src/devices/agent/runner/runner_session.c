@@ -170,8 +170,7 @@ static char *describe(const json_t *hello, const char *name)
     json_t *value, *versions = json_object_get(hello, "versions");
     nd_strbuf_printf(&text, "%s %s", name, nd_runner_text(hello, "version"));
     const char *before = " (";
-    json_object_foreach(versions, key, value)
-    {
+    json_object_foreach(versions, key, value) {
         if (json_is_string(value))
             nd_strbuf_printf(&text, "%s%s %s", before, key, json_string_value(value));
         before = ", ";
@@ -277,12 +276,10 @@ static enum nd_status check_options(const struct nd_runtime *runtime, const json
     const char *key;
     json_t *value, *known;
     size_t i;
-    json_object_foreach(json_object_get(job, "options"), key, value)
-    {
+    json_object_foreach(json_object_get(job, "options"), key, value) {
         bool is_known = runtime->options == NULL;
         struct nd_strbuf names = {0};
-        json_array_foreach(runtime->options, i, known)
-        {
+        json_array_foreach(runtime->options, i, known) {
             const char *name = json_string_value(known);
             is_known = is_known || (name != NULL && strcmp(name, key) == 0);
             nd_strbuf_printf(&names, "%s'%s'", i > 0 ? ", " : "", name != NULL ? name : "");
@@ -305,8 +302,7 @@ static enum nd_status describe_inputs(struct nd_runtime_session *session, const 
     size_t i;
     session->inputs = nd_calloc(json_array_size(list), sizeof *session->inputs);
     ND_TRY_MEMORY(session->inputs != NULL, err);
-    json_array_foreach(list, i, item)
-    {
+    json_array_foreach(list, i, item) {
         struct nd_asked input;
         enum nd_status status = nd_asked_read(item, &input, err);
         if (status == ND_OK)
@@ -326,8 +322,7 @@ static json_t *find_tensor(const json_t *job, const char *name)
 {
     size_t i;
     json_t *item;
-    json_array_foreach(json_object_get(job, "tensors"), i, item)
-    {
+    json_array_foreach(json_object_get(job, "tensors"), i, item) {
         if (strcmp(nd_runner_text(item, "name"), name) == 0)
             return json_incref(item);
     }
@@ -365,8 +360,7 @@ static enum nd_status take_missing(struct nd_runtime_session *session, struct nd
 {
     const json_t *item;
     size_t i, k;
-    json_array_foreach(json_object_get(session->ready, "missing"), i, item)
-    {
+    json_array_foreach(json_object_get(session->ready, "missing"), i, item) {
         const char *name = nd_runner_text(item, "name");
         for (k = 0; k < session->n_outputs && strcmp(session->asked[k].name, name) != 0; k++)
             ;
@@ -386,10 +380,8 @@ static enum nd_status check_texts(const struct nd_runtime_session *session, cons
     const json_t *item, *text;
     const char *key;
     size_t i;
-    json_array_foreach(json_object_get(session->ready, list), i, item)
-    {
-        json_object_foreach((json_t *)(uintptr_t)item, key, text)
-        {
+    json_array_foreach(json_object_get(session->ready, list), i, item) {
+        json_object_foreach((json_t *)(uintptr_t)item, key, text) {
             if (json_string_length(text) > MAX_TEXT_BYTES)
                 return nd_fail(err, ND_E_RUNNER_PROTOCOL, list,
                                "runner '%s' says in '%s' a '%s' of %zu bytes, and %d are the most",
@@ -468,29 +460,9 @@ void nd_session_destroy(struct nd_runtime_session **session)
 
 /* ---- what it has ---- */
 
-size_t nd_session_n_inputs(const struct nd_runtime_session *session)
+struct nd_session_ends nd_session_ends(const struct nd_runtime_session *session)
 {
-    return session->n_inputs;
-}
-
-const struct nd_session_io *nd_session_input(const struct nd_runtime_session *session, size_t i)
-{
-    return &session->inputs[i];
-}
-
-void nd_session_set_input_shape(struct nd_runtime_session *session, size_t i, const struct nd_shape *shape)
-{
-    session->inputs[i].shape = *shape;
-}
-
-size_t nd_session_n_outputs(const struct nd_runtime_session *session)
-{
-    return session->n_outputs;
-}
-
-const struct nd_session_io *nd_session_output(const struct nd_runtime_session *session, size_t i)
-{
-    return &session->outputs[i];
+    return (struct nd_session_ends){session->inputs, session->n_inputs, session->outputs, session->n_outputs};
 }
 
 void nd_session_missing(const struct nd_runtime_session *session, nd_missing_visit *visit, void *context)
@@ -507,8 +479,7 @@ enum nd_status nd_session_placement(const struct nd_runtime_session *session, st
     struct nd_placement *nodes = nd_calloc(json_array_size(list), sizeof *nodes);
     size_t i;
     ND_TRY_MEMORY(nodes != NULL, err);
-    json_array_foreach(list, i, item)
-    {
+    json_array_foreach(list, i, item) {
         nodes[i] = (struct nd_placement){nd_runner_text(item, "where"), nd_runner_text(item, "name"),
                                          nd_runner_text(item, "op_type"), nd_runner_text(item, "domain"), 0};
     }

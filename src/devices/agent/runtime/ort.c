@@ -350,29 +350,9 @@ void nd_session_destroy(struct nd_runtime_session **session)
     *session = NULL;
 }
 
-size_t nd_session_n_inputs(const struct nd_runtime_session *session)
+struct nd_session_ends nd_session_ends(const struct nd_runtime_session *session)
 {
-    return session->n_inputs;
-}
-
-const struct nd_session_io *nd_session_input(const struct nd_runtime_session *session, size_t i)
-{
-    return &session->inputs[i];
-}
-
-void nd_session_set_input_shape(struct nd_runtime_session *session, size_t i, const struct nd_shape *shape)
-{
-    session->inputs[i].shape = *shape;
-}
-
-size_t nd_session_n_outputs(const struct nd_runtime_session *session)
-{
-    return session->n_outputs;
-}
-
-const struct nd_session_io *nd_session_output(const struct nd_runtime_session *session, size_t i)
-{
-    return &session->outputs[i];
+    return (struct nd_session_ends){session->inputs, session->n_inputs, session->outputs, session->n_outputs};
 }
 
 static enum nd_status view_output(struct nd_runtime_session *session, size_t i, struct nd_output_view *view,

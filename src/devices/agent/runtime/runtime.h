@@ -73,18 +73,22 @@ enum nd_status nd_session_create(struct nd_runtime *runtime, const struct nd_ses
                                  struct nd_runtime_session **out, struct nd_error *err);
 void nd_session_destroy(struct nd_runtime_session **session);
 
-/* An input or output as the session has it; shape.rank is -1 for outputs (known after a run). Borrowed. */
+/* An input or output as the session has it; shape.rank is -1 for outputs (known after a run). */
 struct nd_session_io {
     char *name;
     enum nd_dtype dtype;
     struct nd_shape shape;
 };
-size_t nd_session_n_inputs(const struct nd_runtime_session *session);
-const struct nd_session_io *nd_session_input(const struct nd_runtime_session *session, size_t i);
-/* Fixes the shape with which input i is fed, where the model leaves dimensions open (-1). */
-void nd_session_set_input_shape(struct nd_runtime_session *session, size_t i, const struct nd_shape *shape);
-size_t nd_session_n_outputs(const struct nd_runtime_session *session);
-const struct nd_session_io *nd_session_output(const struct nd_runtime_session *session, size_t i);
+
+/* Of a session; borrowed. The caller sets the shape with which an input is fed where the model leaves
+ * dimensions open (-1). */
+struct nd_session_ends {
+    struct nd_session_io *inputs;
+    size_t n_inputs;
+    const struct nd_session_io *outputs;
+    size_t n_outputs;
+};
+struct nd_session_ends nd_session_ends(const struct nd_runtime_session *session);
 
 /* Outputs that were asked for and that the session cannot give, one call each, with the reason. Only runners
  * have some. The strings live for the call only. */

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "core/files/file.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "devices/agent/spool/record_fields.h"
 #include "npudiff/core/parse.h"
 
@@ -496,21 +496,13 @@ void nd_job_deinit(struct nd_agent_job *job)
         free(*text_at(job, i));
     free_pairs(job->provider_options, job->n_provider_options);
     free_pairs(job->config, job->n_config);
-    for (size_t i = 0; i < job->n_io_nodes; i++)
-        free(job->io_nodes[i]);
-    free(job->io_nodes);
-    for (size_t i = 0; i < job->n_float_nodes; i++)
-        free(job->float_nodes[i]);
-    free(job->float_nodes);
+    ND_FREE_ITEMS(job->io_nodes, job->n_io_nodes);
+    ND_FREE_ITEMS(job->float_nodes, job->n_float_nodes);
     for (size_t i = 0; i < job->n_passes; i++)
         ND_FREE_ALL(job->passes[i].model, job->passes[i].checks);
     free(job->passes);
-    for (size_t i = 0; i < job->n_tensors; i++)
-        free(job->tensors[i].output);
-    free(job->tensors);
-    for (size_t i = 0; i < job->n_targets; i++)
-        free(job->targets[i].name);
-    free(job->targets);
+    ND_FREE_EACH(job->tensors, job->n_tensors, .output);
+    ND_FREE_EACH(job->targets, job->n_targets, .name);
     for (size_t i = 0; i < job->n_probes; i++)
         ND_FREE_ALL(job->probes[i].name, job->probes[i].inputs);
     free(job->probes);

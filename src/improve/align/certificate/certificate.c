@@ -107,8 +107,7 @@ static const json_t *shape_of(const struct nd_certificate *certificate, const ch
 {
     const json_t *inputs = json_object_get(certificate->root, "inputs"), *input;
     size_t i;
-    json_array_foreach(inputs, i, input)
-    {
+    json_array_foreach(inputs, i, input) {
         const char *other = json_string_value(json_object_get(input, "name"));
         if (other != NULL && strcmp(other, name) == 0)
             return json_object_get(input, "shape");

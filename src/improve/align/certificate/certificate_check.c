@@ -1,7 +1,6 @@
 /* A certificate checked from nothing: digests, the arithmetics' behaviour, each layer's proof, and as the
  * options say the devices and the accuracy cost. */
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 
 #include "core/documents/json_out.h"
@@ -46,13 +45,10 @@ static enum nd_status nd_certificate_refuse(struct nd_certificate_checker *c, st
 {
     struct nd_certificate_check *check = c->check;
     char text[1024];
-    va_list arguments;
     if (!nd_grow((void **)&check->refusals, &c->refusals_capacity, check->n_refusals + 1,
                  sizeof *check->refusals))
         return nd_fail_memory(err);
-    va_start(arguments, fmt);
-    vsnprintf(text, sizeof text, fmt, arguments);
-    va_end(arguments);
+    ND_PRINT_ARGUMENTS(text, fmt);
     struct nd_certificate_refusal *refusal = &check->refusals[check->n_refusals++];
     *refusal = (struct nd_certificate_refusal){what, nd_strdup(text)};
     return refusal->text != NULL ? ND_OK : nd_fail_memory(err);
@@ -263,8 +259,7 @@ static enum nd_status check_arithmetics(struct nd_certificate_checker *c, struct
         return nd_certificate_refuse(c, err, "arithmetic",
                                      "the certificate names %zu arithmetics; 2 to %d can agree", n,
                                      ND_ALIGN_MAX_ARITHMETICS);
-    json_array_foreach(stated, i, item)
-    {
+    json_array_foreach(stated, i, item) {
         names[i] = nd_certificate_text(item, "name");
         for (size_t k = 0; k < i; k++)
             if (strcmp(names[k], names[i]) == 0)

@@ -310,13 +310,6 @@ struct entries {
     struct entry *items;
 };
 
-static void entries_deinit(struct entries *entries)
-{
-    for (size_t i = 0; i < entries->n; i++)
-        ND_FREE_ALL(entries->items[i].group, entries->items[i].name);
-    free(entries->items);
-}
-
 /* ---- attributes ---- */
 
 /* An attribute of one value of that class. */
@@ -569,7 +562,9 @@ static enum nd_status give_entries(struct aihub *hub, hid_t file, struct nd_erro
         status = with_samples(hub, &entries, count_sample, err);
     if (status == ND_OK)
         status = with_samples(hub, &entries, give_sample, err);
-    entries_deinit(&entries);
+    for (size_t i = 0; i < entries.n; i++)
+        ND_FREE_ALL(entries.items[i].group, entries.items[i].name);
+    free(entries.items);
     H5Gclose(hub->data);
     return status;
 }

@@ -133,8 +133,7 @@ static enum nd_status add_iteration(const struct poly *poly, const json_t *itera
     if (!json_is_object(outputs))
         return nd_fail(err, ND_E_IMPORT_FORMAT, poly->path, "iteration %zu in '%s' has no object 'outputs'",
                        sample, poly->path);
-    json_object_foreach(outputs, name, value)
-    {
+    json_object_foreach(outputs, name, value) {
         if (strcmp(name, "polygraphy_class") == 0)
             continue;
         ND_TRY(add_array(poly, name, value, sample, err));
@@ -151,8 +150,7 @@ static char *list_runners(const json_t *list)
     struct nd_strbuf text = {0};
     const json_t *item;
     size_t i;
-    json_array_foreach(list, i, item)
-    {
+    json_array_foreach(list, i, item) {
         const char *name = json_string_value(json_array_get(item, 0));
         nd_strbuf_printf(&text, "%s'%s'", i > 0 ? ", " : "", name != NULL ? name : "?");
     }
@@ -165,8 +163,7 @@ static enum nd_status choose_runner(const struct poly *poly, const json_t *list,
 {
     const json_t *item, *found = NULL;
     size_t i, n_found = 0;
-    json_array_foreach(list, i, item)
-    {
+    json_array_foreach(list, i, item) {
         const char *name = json_string_value(json_array_get(item, 0));
         if (name == NULL || !json_is_array(json_array_get(item, 1)))
             return nd_fail(err, ND_E_IMPORT_FORMAT, poly->path,
@@ -200,8 +197,7 @@ static enum nd_status add_results(const struct poly *poly, const json_t *root, c
     ND_TRY(choose_runner(poly, list, runner, &iterations, err));
     if (json_array_size(iterations) == 0)
         return nd_fail(err, ND_E_IMPORT_NOTHING, poly->path, "'%s' has no iterations", poly->path);
-    json_array_foreach(iterations, i, iteration)
-    {
+    json_array_foreach(iterations, i, iteration) {
         const json_t *seconds = json_object_get(iteration, "runtime");
         double us =
             json_is_number(seconds) && json_number_value(seconds) > 0 ? 1e6 * json_number_value(seconds) : NAN;

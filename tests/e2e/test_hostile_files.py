@@ -159,6 +159,28 @@ class Models(Scratch):
                                          onnx_write.node("DequantizeLinear", ["y", "s", "z"], [end], name="last")], [end],
                           {"s": scale, "z": np.uint8(3)}, [name])
 
+    def test_weights_of_a_float_model_that_cannot_be_read_are_not_weights_that_it_lacks(self):
+        """'align' went on with the quantised ones, whatever the failure was."""
+        weights, data, real = np.random.default_rng(1).normal(size=(3, 4)).astype(np.float32), self.folder / "w.bin", self.folder / "float.onnx"
+        scale, values = np.float32(0.03), {"s": np.float32(0.0123), "t": np.float32(0.0432), "z": np.uint8(128)}
+        nodes = [onnx_write.node("QuantizeLinear", ["x", "s", "z"], ["xq"]), onnx_write.node("DequantizeLinear", ["xq", "s", "z"], ["a"]),
+                 onnx_write.node("DequantizeLinear", ["wq", "ws", "wz"], ["w_DequantizeLinear_Output"]),
+                 onnx_write.node("Gemm", ["a", "w_DequantizeLinear_Output"], ["g"], transB=1),
+                 onnx_write.node("QuantizeLinear", ["g", "t", "z"], ["yq"]), onnx_write.node("DequantizeLinear", ["yq", "t", "z"], ["y"])]
+        values.update({"ws": scale, "wz": np.int8(0), "wq": np.clip(np.rint(weights / scale), -127, 127).astype(np.int8)})
+        shapes = [onnx_write.value_info("x", onnx_write.FLOAT, [1, 4])], [onnx_write.value_info("y", onnx_write.FLOAT, [1, 3])]
+        quantised = self.folder / "quantised.onnx"
+        quantised.write_bytes(onnx_write.model(nodes, *shapes, values))
+        outside = onnx_write.external_tensor("w", weights, data)
+        for constant, size, expect, said in ((weights, 48, 0, "Weights rounded anew from"), (outside, 48, 0, "1 of 1 layers."), (outside, 96, 0, "1 of 1 layers."),
+                                             (outside, 47, 2, "of tensor 'w' ends too early"),
+                                             (weights.astype(np.float64), 47, 2, "has the weights of none of the 1 layers")):
+            real.write_bytes(onnx_write.model([onnx_write.node("Gemm", ["x", "w"], ["y"], transB=1)], *shapes, {"w": constant}))
+            os.truncate(data, size)
+            code, told, _ = measured("align", quantised, "--float", real, "-o", self.folder / "aligned.onnx", "-f")
+            self.assertEqual(code, expect, told)
+            self.assertIn(said, told)
+
     def test_long_names_are_kept_or_refused_at_once(self):
         longest = "/%" * 8192
         npudiff("capture", self.chain(longest), "-d", "exact", "-p", "uniform:2", "-q", "-o", self.folder / "a.h5")

@@ -627,6 +627,8 @@ static void the_parent_survives(void **state)
         n_wrong += ended != 0;
     }
     for (int i = 0; i < N_BEHAVIOURS; i++) {
+        if (measured[i].waited_s > MAX_S)
+            print_message("# behaviour %d: %.1f s\n", i, measured[i].waited_s);
         most.waited_s = measured[i].waited_s > most.waited_s ? measured[i].waited_s : most.waited_s;
         most.parent_kb = measured[i].parent_kb > most.parent_kb ? measured[i].parent_kb : most.parent_kb;
     }

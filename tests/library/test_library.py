@@ -50,6 +50,60 @@ def example_of(header):
     return "\n".join(code)
 
 
+# What npudiff.h says of processes and signals, in a program that has a child, an atfork handler and a signal handler of its own.
+PROCESSES = r"""
+#include <npudiff/npudiff.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int n_forks;
+static volatile sig_atomic_t n_children;
+
+static void count_fork(void)
+{
+    n_forks++;
+}
+
+static void count_child(int number)
+{
+    (void)number;
+    n_children++;
+}
+
+int main(int argc, char **argv)
+{
+    struct sigaction before[65], after;
+    struct nd_capture *capture = NULL;
+    struct nd_error err = {0};
+    int n_changed = 0, ended = 0;
+    sigset_t blocked, still;
+    pid_t child = fork();
+    if (child == 0)
+        _exit(7);
+    signal(SIGCHLD, argc > 2 ? SIG_IGN : count_child);
+    pthread_atfork(count_fork, NULL, NULL);
+    sigprocmask(SIG_BLOCK, NULL, &blocked);
+    for (int i = 1; i < 65; i++)
+        sigaction(i, NULL, &before[i]);
+    if (nd_capture_open(argv[1], &capture, &err) != ND_OK) {
+        fprintf(stderr, "%s\n", err.message);
+        return 2;
+    }
+    nd_capture_close(&capture);
+    sigprocmask(SIG_BLOCK, NULL, &still);
+    for (int i = 1; i < 65; i++)
+        n_changed += sigaction(i, NULL, &after) == 0 && (after.sa_handler != before[i].sa_handler || after.sa_flags != before[i].sa_flags
+                                                         || sigismember(&blocked, i) != sigismember(&still, i));
+    bool has_own = argc > 2 || (waitpid(child, &ended, 0) == child && WEXITSTATUS(ended) == 7);
+    printf("%d %d %d %d %d\n", n_forks, n_children > 0, n_changed, has_own, waitpid(-1, NULL, WNOHANG) < 0);
+    return 0;
+}
+"""
+
 # Headers of a few types and functions, which the examples of others use.
 WITHOUT_EXAMPLE = {"chipset.h", "twin_mark.h", "captured_model.h", "config.h", "placement.h", "interval.h", "frames.h"}
 
@@ -256,6 +310,15 @@ int main(void)
         run("cc", *CFLAGS, source, *self.pkg_config("--cflags", "--libs"), f"-Wl,-rpath,{self.library}", "-o", program)
         of_header, of_library = run(program).split()
         self.assertEqual(of_header, of_library)
+
+    def test_processes_and_signals_of_a_program_stay_its_own(self):
+        source, program = self.folder / "processes.c", self.folder / "processes"
+        source.write_text(PROCESSES)
+        run("cc", *CFLAGS, "-D_GNU_SOURCE", source, *self.pkg_config("--cflags", "--libs"), f"-Wl,-rpath,{self.library}", "-pthread", "-o", program)
+        capture = ROOT / "golden/fuzz/capture/exact.h5"
+        # One fork; no handler or mask is changed; the program's own child is left to it, and none of the library's is left.
+        self.assertEqual(run(program, capture), "1 1 0 1 1\n")
+        self.assertEqual(run(program, capture, "ignores SIGCHLD"), "1 0 0 1 1\n")
 
     def test_the_library_is_installed_with_its_soname(self):
         dynamic = run("readelf", "-dW", self.library / "libnpudiff.so")

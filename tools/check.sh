@@ -71,8 +71,7 @@ run_suite() { # folder, wrapper, options...
     configure "$folder" "$@"
     # It builds what these tests need.
     # shellcheck disable=SC2086
-    meson test -C "$folder" --print-errorlogs --timeout-multiplier 10 ${wrapper:+--wrap "$wrapper"} \
-        ${suites:---suite unit}
+    meson test -C "$folder" --print-errorlogs --timeout-multiplier 10 ${wrapper:+--wrap "$wrapper"} --suite unit ${suites:-}
 }
 
 # One build for two checks: the sanitizers change nothing of what clang warns of, and it warns before it optimises. -g1: a

@@ -289,6 +289,33 @@ class Work(Scratch):
             self.assertLess(time.monotonic() - begun, 30)
             self.assertFalse((self.folder / "r.html").exists())
 
+    def aligned(self, n_elems, n_times, *options):
+        """What 'align' does with a Gemm and, behind it, as much as hostile() wants."""
+        weights, scale, made = np.random.default_rng(1).normal(size=(4, 4)).astype(np.float32), np.float32(0.03), []
+        large = lambda read, end: ([onnx_write.node("Expand", [read, "large"], ["n0"])] # noqa: E731
+                                   + [onnx_write.node("Sin", [f"n{i}"], [f"n{i + 1}"]) for i in range(n_times)]
+                                   + [onnx_write.node("ReduceMax", [f"n{n_times}"], [end], axes=[0], keepdims=0)])
+        for read, end in (("x", "a"), ("g", "b"), ("r", "y")):
+            made.append([onnx_write.node("QuantizeLinear", [read, "s", "z"], ["q" + end]), onnx_write.node("DequantizeLinear", ["q" + end, "s", "z"], [end])])
+        gemm = [onnx_write.node("DequantizeLinear", ["wq", "ws", "wz"], ["w_DequantizeLinear_Output"]),
+                onnx_write.node("Gemm", ["a", "w_DequantizeLinear_Output"], ["g"], transB=1)]
+        shapes = [onnx_write.value_info("x", onnx_write.FLOAT, (1, 4))], [onnx_write.value_info("y", onnx_write.FLOAT, (1, 4))]
+        constants, quantised, real = {"large": np.int64([n_elems // 4, 1, 4])}, self.folder / "quantised.onnx", self.folder / "float.onnx"
+        quantised.write_bytes(onnx_write.model(made[0] + gemm + made[1] + large("b", "r") + made[2], *shapes, {
+            **constants, "s": np.float32(0.1), "z": np.uint8(128), "ws": scale, "wz": np.int8(0), "wq": np.rint(weights / scale).astype(np.int8)}))
+        real.write_bytes(onnx_write.model([onnx_write.node("Gemm", ["x", "w"], ["g"], transB=1), *large("g", "y")], *shapes, {**constants, "w": weights}))
+        return measured("align", quantised, "--float", real, "-p", "uniform:1", "-o", self.folder / "aligned.onnx", "-f", *options)
+
+    def test_align(self):
+        for n, n_times, options, expect, words in ((1 << 29, 1, ["--memory-limit", 256], 2, "out of memory"),
+                                                   (1 << 24, 1000, ["--time-limit", 1], 2, "stopped after --time-limit, 1 s; nothing is kept"),
+                                                   (1 << 12, 1, ["--memory-limit", 256, "--time-limit", 60], 4, "(1 proven equal, 0 as tested)")):
+            code, said, mib = self.aligned(n, n_times, *options)
+            self.assertEqual(code, expect, said)
+            self.assertIn(words, said)
+            self.assertLess(mib, 400 if "--memory-limit" in options else 8192)
+            self.assertEqual((self.folder / "aligned.onnx").exists(), expect != 2)
+
     def test_a_model_that_wants_little_is_explained(self):
         code, said, _ = measured("explain", *self.hostile(1 << 12, 2), "--memory-limit", 256, "--time-limit", 60)
         self.assertIn(code, (0, 1, 4), said)

@@ -71,8 +71,7 @@ run_suite() { # folder, wrapper, options...
     configure "$folder" "$@"
     # It builds what these tests need.
     # shellcheck disable=SC2086
-    meson test -C "$folder" --print-errorlogs --timeout-multiplier 10 ${wrapper:+--wrap "$wrapper"} \
-        ${suites:---suite unit}
+    meson test -C "$folder" --print-errorlogs --timeout-multiplier 10 ${wrapper:+--wrap "$wrapper"} --suite unit ${suites:-}
 }
 
 # One build for two checks: the sanitizers change nothing of what clang warns of, and it warns before it optimises. -g1: a
@@ -120,6 +119,12 @@ lint $model
 align $model -o $out/aligned.onnx
 golden add $out/store $out/c/exact.h5 --note n --by n
 golden check $out/store $out/c/emu-floor.h5
+triage $out/c/emu-floor.h5 --against $out/store
+capture $model -d twin:gen3 -p uniform:8 -o $out/twin.h5
+run $model -d exact -d emu:floor -p uniform:8 -o $out/run
+verify --paranoid --model $model $out/c/exact.h5
+init $model -d exact -d emu:floor -p uniform:4 -o $out/campaign.yaml
+qualify $out/campaign.yaml -o $out/results
 EOF
     rm -rf "$out"
     return $status

@@ -44,7 +44,7 @@
  * compiled against a newer header works with an older library while the members that the library does not know
  * are zero; else the function fails with ND_E_OPTION_NEWER. The same holds for nd_capture_verification, which a
  * function fills as far as its caller knows it. Every other struct keeps its size as long as its header is
- * stable.
+ * stable: also nd_error, nd_shape, nd_quant, nd_digest, nd_tensor and nd_probe_values, which programs make.
  *
  * Stability. Each header says whether it is stable. What a stable header declares keeps its meaning, its size
  * and its symbol as long as the number in the library's soname (libnpudiff.so.0) stays. What an unstable header

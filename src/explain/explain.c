@@ -369,8 +369,8 @@ static enum nd_status check_kind(const struct merge *merge, const json_t *root, 
         return nd_fail(err, ND_E_EXPLAIN_PART, path, "'%s' was made by npudiff %s; this is npudiff %s", path,
                        version != NULL ? version : "of no version", nd_version());
     if (n < 1 || part < 0 || part >= n || (size_t)n != merge->n)
-        return nd_fail(err, ND_E_EXPLAIN_PART, path, "'%s' is part %lld of %lld, and %zu files were given",
-                       path, (long long)part + 1, (long long)n, merge->n);
+        return nd_fail(err, ND_E_EXPLAIN_PART, path, "'%s' is part %.0f of %lld, and %zu files were given",
+                       path, (double)part + 1, (long long)n, merge->n);
     if (merge->paths[part] != NULL)
         return nd_fail(err, ND_E_EXPLAIN_PART, path, "'%s' and '%s' are the same part: %lld of %lld",
                        merge->paths[part], path, (long long)part + 1, (long long)n);

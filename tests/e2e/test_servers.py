@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Captures on servers: read in ranges as if they were here, and every way in which a server does not give what was asked
 for is an error with its name, not a wrong result."""
+import json
 import os
+import re
 import subprocess
 
 import h5py
@@ -114,6 +116,27 @@ class Servers(Scratch):
             self.assertIn(number, done.stderr, how)
             self.assertRegex(done.stderr, words, how)
             self.assertIn(self.url(how), done.stderr, how)
+
+    def test_no_file_makes_it_connect(self):
+        """A name of a server counts on the command line alone: in files it is a path."""
+        url = self.url("good")
+        result = (MODELS.parent / "fuzz/document/qualification.json").read_text()
+        (self.folder / "result.json").write_text(re.sub(r'"captures/[^"]*"', json.dumps(url), result))
+        (self.folder / "raw.yaml").write_text(f"tensors:\n- {{name: a, dtype: uint8, shape: [1], file: '{url}'}}\n")
+        (self.folder / "facts.yaml").write_text(f"model_file: '{url}'\nlogs: ['{url}']\n")
+        campaign = f"models:\n- {{quantised: '{MODEL}', probes: ['uniform:2']}}\ndevices: [exact, 'emu:floor']\nreference: quantised\npolicy:\n- {{gate: bitwise}}\n"
+        commands = [["report", self.folder, "-o", self.folder / "r.html"], ["report", self.folder / "result.json", "-o", self.folder / "s.html"],
+                    ["import", "raw", self.folder / "raw.yaml", "-o", self.folder / "b.h5"],
+                    ["import", "numpy", MODELS / "digits-test.npz", "--facts", self.folder / "facts.yaml", "-o", self.folder / "c.h5"]]
+        for i, (old, new) in enumerate(((str(MODEL), url), ("uniform:2", f"x={url}"), ("quantised\npolicy", f"'{url}'\npolicy"), ("emu:floor", f"emu:{url}"))):
+            path = self.folder / f"c{i}.yaml"
+            path.write_text(campaign.replace(old, new))
+            commands.append(["qualify", path, "-o", self.folder / f"q{i}"])
+        for command in commands:
+            done = self.run_on(*command, expect=(0, 1, 2))
+            self.assertEqual(self.server.seen, [], (command, done.stderr))
+        self.run_on("info", url)
+        self.assertNotEqual(self.server.seen, [])
 
     def test_what_is_not_there_is_named(self):
         for name, words in (("none.h5", r"does not have it \(HTTP status 404, NoSuchKey\)"), ("empty.h5", "the file is empty"),

@@ -50,19 +50,83 @@ def example_of(header):
     return "\n".join(code)
 
 
+# What npudiff.h says of processes and signals, in a program that has a child, an atfork handler and a signal handler of its own.
+PROCESSES = r"""
+#include <npudiff/npudiff.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int n_forks;
+static volatile sig_atomic_t n_children;
+
+static void count_fork(void)
+{
+    n_forks++;
+}
+
+static void count_child(int number)
+{
+    (void)number;
+    n_children++;
+}
+
+int main(int argc, char **argv)
+{
+    struct sigaction before[65], after;
+    struct nd_capture *capture = NULL;
+    struct nd_error err = {0};
+    int n_changed = 0, ended = 0;
+    sigset_t blocked, still;
+    pid_t child = fork();
+    if (child == 0)
+        _exit(7);
+    signal(SIGCHLD, argc > 2 ? SIG_IGN : count_child);
+    pthread_atfork(count_fork, NULL, NULL);
+    sigprocmask(SIG_BLOCK, NULL, &blocked);
+    for (int i = 1; i < 65; i++)
+        sigaction(i, NULL, &before[i]);
+    if (nd_capture_open(argv[1], &capture, &err) != ND_OK) {
+        fprintf(stderr, "%s\n", err.message);
+        return 2;
+    }
+    nd_capture_close(&capture);
+    sigprocmask(SIG_BLOCK, NULL, &still);
+    for (int i = 1; i < 65; i++)
+        n_changed += sigaction(i, NULL, &after) == 0 && (after.sa_handler != before[i].sa_handler || after.sa_flags != before[i].sa_flags
+                                                         || sigismember(&blocked, i) != sigismember(&still, i));
+    bool has_own = argc > 2 || (waitpid(child, &ended, 0) == child && WEXITSTATUS(ended) == 7);
+    printf("%d %d %d %d %d\n", n_forks, n_children > 0, n_changed, has_own, waitpid(-1, NULL, WNOHANG) < 0);
+    return 0;
+}
+"""
+
+# Headers of a few types and functions, which the examples of others use.
+WITHOUT_EXAMPLE = {"chipset.h", "twin_mark.h", "captured_model.h", "config.h", "placement.h", "interval.h", "frames.h"}
+
+
 class Headers(Scratch):
+    def headers(self):
+        """(path, name in #include) of each public header."""
+        found = [(path, path.relative_to(ROOT / "include")) for path in sorted((ROOT / "include").rglob("*.h"))]
+        self.assertGreater(len(found), 30)
+        return found
+
     def test_each_header_has_an_example_that_compiles(self):
-        for header in sorted((ROOT / "include" / "npudiff").glob("*.h")):
+        for header, name in self.headers():
             code = example_of(header)
-            self.assertTrue(code and code.strip(), f"{header.name} has no example")
+            self.assertEqual(not code, header.name in WITHOUT_EXAMPLE, f"{name}: its example")
             source = self.folder / f"{header.stem}.c"
-            source.write_text(f"#include <stdio.h>\n#include <stdlib.h>\n#include <npudiff/{header.name}>\n{code}")
+            source.write_text(f"#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n#include <{name}>\n{code or ''}")
             run("cc", *CFLAGS, "-Wno-unused-function", f"-I{ROOT / 'include'}", "-fsyntax-only", source)
 
     def test_each_header_compiles_alone(self):
-        for header in sorted((ROOT / "include" / "npudiff").glob("*.h")):
+        for _, name in self.headers():
             source = self.folder / "alone.c"
-            source.write_text(f"#include <npudiff/{header.name}>\n")
+            source.write_text(f"#include <{name}>\n")
             run("cc", *CFLAGS, f"-I{ROOT / 'include'}", "-fsyntax-only", source)
 
 
@@ -116,6 +180,22 @@ class Abi(Scratch):
         for old, new in cases:
             self.assertEqual(self.breaks(old, new), [], (old, new))
 
+    def test_stable_structs_that_programs_make_have_their_size_or_keep_it(self):
+        """A pointer to one is an argument. Those without struct_size never grow, and npudiff.h names them."""
+        structs, used = {}, set()
+        for (_, stable), entries in abi.describe(ROOT / "include" / "npudiff").items():
+            for name, lines in entries.items():
+                if stable == "stable" and name.startswith("struct "):
+                    structs[name[7:]] = any(line.endswith(" size_t struct_size") for line in lines)
+                elif name.startswith("function "):
+                    used |= set(re.findall(r"struct (\w+) (?:\*(?!\*)|\w+[,)])", lines[0].split("(", 1)[1]))
+        given = {name for name in structs if name in used}
+        self.assertLessEqual({"nd_capture_verification", "nd_error"}, given)
+        said = (ROOT / "include/npudiff/npudiff.h").read_text().split("Options. A struct")[1].split("Stability.")[0]
+        for name in given:
+            self.assertTrue(name in said, name)
+            self.assertEqual(structs[name], name == "nd_capture_verification", name)
+
     def test_unstable_headers_hold_within_a_minor_version(self):
         old = {("a.h", "unstable"): {"function f": ["int f(void)"]}}
         self.assertEqual(abi.breaks(old, {("a.h", "unstable"): {}}), [])
@@ -146,6 +226,8 @@ class Versions(Scratch):
         version = find("meson.build", r"^  version: '(.*?)'")
         self.assertEqual(find("debian/changelog", r"^npudiff \((.*?)\)"), version)
         self.assertEqual(find("python/pyproject.toml", r'^version = "(.*?)"'), version)
+        header = "include/npudiff/core/status.h"
+        self.assertEqual(".".join(find(header, rf"^#define NPUDIFF_VERSION_{part} (\d+)$") for part in ("MAJOR", "MINOR", "PATCH")), version)
 
     def test_the_package_of_the_library_is_named_after_its_soname(self):
         soname = abi.symbols(BUILD / "src" / "libnpudiff.so")[1]
@@ -195,6 +277,11 @@ class Installed(Scratch):
                                       r"by at most 1 LSB\n")
         done = subprocess.run([program, captures[0], captures[0]], capture_output=True, text=True)
         self.assertEqual((done.returncode, done.stdout.split("\n")[1][:5]), (0, "  all"))
+        capture("cnn.w8a8.onnx", ["exact", "emu:round=floor"], ["uniform:2"], self.folder / "digests", "--store", "digest")
+        for ref, test, said in ((0, 1, r"  stem/relu \(Conv\): \d+ of 2 samples differ, the first that does\n"), (0, 0, r"\n  all \d+ tensors")):
+            done = subprocess.run([program, *(self.folder / "digests" / captures[i].name for i in (ref, test))], capture_output=True, text=True)
+            self.assertEqual(done.returncode, int(test != ref), done.stderr)
+            self.assertRegex(done.stdout, said)
         done = subprocess.run([program, captures[0], "missing.h5"], capture_output=True, text=True)
         self.assertEqual(done.returncode, 2)
         self.assertIn("[ND-204]", done.stderr)
@@ -207,14 +294,42 @@ class Installed(Scratch):
         version = run(BUILD / "src" / "cli" / "npudiff", "--version").split()[1]
         self.assertEqual(self.pkg_config("--modversion"), [version])
 
+    def test_a_program_asks_for_the_version_when_it_is_compiled(self):
+        source, program = self.folder / "version.c", self.folder / "version"
+        source.write_text('''#include <npudiff/core/status.h>
+#include <stdio.h>
+#if NPUDIFF_VERSION < NPUDIFF_VERSION_OF(0, 2, 0) || NPUDIFF_VERSION >= NPUDIFF_VERSION_OF(1000, 0, 0) || \\
+    NPUDIFF_VERSION_OF(0, 9, 999) >= NPUDIFF_VERSION_OF(0, 10, 0)
+#error "versions do not compare"
+#endif
+int main(void)
+{
+    printf("%d.%d.%d %s\\n", NPUDIFF_VERSION_MAJOR, NPUDIFF_VERSION_MINOR, NPUDIFF_VERSION_PATCH, nd_version());
+}
+''')
+        run("cc", *CFLAGS, source, *self.pkg_config("--cflags", "--libs"), f"-Wl,-rpath,{self.library}", "-o", program)
+        of_header, of_library = run(program).split()
+        self.assertEqual(of_header, of_library)
+
+    def test_processes_and_signals_of_a_program_stay_its_own(self):
+        source, program = self.folder / "processes.c", self.folder / "processes"
+        source.write_text(PROCESSES)
+        run("cc", *CFLAGS, "-D_GNU_SOURCE", source, *self.pkg_config("--cflags", "--libs"), f"-Wl,-rpath,{self.library}", "-pthread", "-o", program)
+        capture = ROOT / "golden/fuzz/capture/exact.h5"
+        # One fork; no handler or mask is changed; the program's own child is left to it, and none of the library's is left.
+        self.assertEqual(run(program, capture), "1 1 0 1 1\n")
+        self.assertEqual(run(program, capture, "ignores SIGCHLD"), "1 0 0 1 1\n")
+
     def test_the_library_is_installed_with_its_soname(self):
         dynamic = run("readelf", "-dW", self.library / "libnpudiff.so")
         self.assertIn("soname: [libnpudiff.so.0]", dynamic)
         self.assertTrue((self.library / "libnpudiff.so.0").resolve().name.startswith("libnpudiff.so.0."))
 
     def test_all_headers_and_commands_are_installed(self):
-        headers = {p.name for p in (ROOT / "include" / "npudiff").iterdir()}
-        self.assertEqual({p.name for p in (self.prefix / "include" / "npudiff").iterdir()}, headers)
+        def headers(top):
+            return {p.relative_to(top) for p in (top / "npudiff").rglob("*.[hd]*") if p.is_file()}
+
+        self.assertEqual(headers(self.prefix / "include"), headers(ROOT / "include"))
         self.assertEqual({p.name for p in (self.prefix / "bin").iterdir()},
                          {"npudiff", "npudiff-agent", "npudiff-agent-exact", "npudiff-agent-exec", "npudiff-fingerprint", "npudiff-lab"})
 

@@ -1,12 +1,17 @@
 /* Preloaded into npudiff or its agent: makes calls to the system fail.
  *
- *   NPUDIFF_FAULT          KIND:N      the N-th call of that kind fails, counted from 1; N 0: none, they are
- * only counted KIND:N+     all from the N-th on, as on a disk that stays full kill:N      the process is killed
- * (SIGKILL) before its N-th call of any kind but malloc KIND: open, write, fsync, close, rename, mmap, malloc,
- * fork NPUDIFF_FAULT_PROGRAM  the name of the program that it is for; others pass the variables on to their
- * children NPUDIFF_FAULT_COUNT    to this file goes a line at the process's end: how many calls there were, and
- * whether one failed NPUDIFF_FAULT_SPOOL    when a call fails, or the process is killed, spool.nds of the
- * working folder is copied here
+ * NPUDIFF_FAULT is KIND:N: the N-th call of that kind fails, counted from 1; with N 0 none fails, they are only
+ * counted. KIND:N+: all from the N-th on, as on a disk that stays full. kill:N: the process is killed (SIGKILL)
+ * before its N-th call of any kind but malloc. KIND is open, write, fsync, close, rename, mmap, malloc or fork.
+ *
+ * NPUDIFF_FAULT_PROGRAM is the name of the program that it is for; others pass the variables on to their
+ * children.
+ *
+ * NPUDIFF_FAULT_COUNT: to this file goes a line at the process's end: how many calls there were, and whether
+ * one failed.
+ *
+ * NPUDIFF_FAULT_SPOOL: when a call fails, or the process is killed, spool.nds of the working folder is copied
+ * here.
  *
  * Only the process itself is meant: its children without exec do not fail, nor do those with exec that do not
  * have the name. */

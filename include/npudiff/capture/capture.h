@@ -5,8 +5,9 @@
  * tensors that were recorded, in the order of the model's graph.
  *
  * nd_capture_open reads names, shapes, attributes, tables, digests and the position of every stored chunk.
- * The tensors are read later, straight from the file. An open capture does not change: several threads may
- * read it. Every pointer that a function returns is borrowed and stays valid until nd_capture_close.
+ * It forks a child that does so (npudiff.h: Processes and signals). The tensors are read later, straight from
+ * the file. An open capture does not change: several threads may read it. Every pointer that a function returns
+ * is borrowed and stays valid until nd_capture_close.
  *
  * Example:
  *

@@ -19,7 +19,7 @@
  *             fprintf(stderr, "%s\n", err.message);
  *             return ND_EXIT_TROUBLE;
  *         }
- *         for (size_t e = 0; e < comparison->n_edges; e++)
+ *         for (size_t e = 0; e < comparison->n_tensors; e++)
  *             printf("%s: %s\n", comparison->tensors[e].name, nd_verdict_name(comparison->tensors[e].verdict));
  *         int exit_code = (int)nd_verdict_exit_code(comparison->verdict);
  *         nd_comparison_destroy(&comparison);

@@ -20,7 +20,7 @@
  *         options.output = capture;
  *         enum nd_status status = nd_import(&options, &result, err);
  *         if (status == ND_OK)
- *             printf("%zu tensors, %zu samples\n", result.n_edges, result.n_samples);
+ *             printf("%zu tensors, %zu samples\n", result.n_tensors, result.n_samples);
  *         nd_import_result_deinit(&result);
  *         return status;
  *     }

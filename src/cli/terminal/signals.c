@@ -73,7 +73,7 @@ void cli_limit_work(double time_limit_s, size_t memory_limit_mib)
              s);
     signal(SIGALRM, end_at_the_limit);
     alarm((unsigned)s);
-#ifndef __SANITIZE_ADDRESS__ /* which takes more than any limit for itself */
+#if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__ /* which take more for themselves */
     struct rlimit data;
     rlim_t most = (rlim_t)(memory_limit_mib > 0 ? memory_limit_mib : USUAL_MIB) << 20;
     if (getrlimit(RLIMIT_DATA, &data) == 0 && most < data.rlim_cur) {

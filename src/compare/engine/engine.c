@@ -90,8 +90,8 @@ static enum nd_status read_one(struct nd_parts *parts, const char *path, struct 
     json_int_t part = integer_of(root, "part"), n = integer_of(root, "parts");
     ND_TRY(check_whole(root, path, err));
     if (n < 1 || part < 0 || part >= n || (size_t)n != parts->n)
-        return nd_fail(err, ND_E_COMPARE_PART, path, "'%s' is part %lld of %lld, and %zu files were given",
-                       path, (long long)part + 1, (long long)n, parts->n);
+        return nd_fail(err, ND_E_COMPARE_PART, path, "'%s' is part %.0f of %lld, and %zu files were given",
+                       path, (double)part + 1, (long long)n, parts->n);
     if (parts->roots[part] != NULL)
         return nd_fail(err, ND_E_COMPARE_PART, path, "'%s' and '%s' are the same part: %lld of %lld",
                        parts->paths[part], path, (long long)part + 1, (long long)n);

@@ -262,10 +262,12 @@ static enum nd_status nd_lint_concat_range(struct nd_lint_job *job, size_t node,
          i++) {
         size_t dequantise = nd_lint_dequantise(job, node, i);
         const struct nd_quant *x = nd_lint_one(job, dequantise);
+        if (x == NULL || !nd_dtype_is_integer(nd_lint_dtype(job, dequantise)))
+            continue;
         const struct nd_qvalue_range range = nd_qvalue_range_of(nd_lint_dtype(job, dequantise));
         double low, high, n_values = (double)range.max - (double)range.min + 1;
-        double n_left = x != NULL ? levels_left(x, &range, y, &low, &high) : min_levels;
-        if (n_left >= min_levels || n_left >= n_values || !nd_dtype_is_integer(nd_lint_dtype(job, dequantise)))
+        double n_left = levels_left(x, &range, y, &low, &high);
+        if (n_left >= min_levels || n_left >= n_values)
             continue;
         size_t tensor = job->model->tensor_of_value[nd_lint_input(job, dequantise, 0)];
         double step = (double)y->scale[0];

@@ -248,20 +248,21 @@ static enum nd_status add_tensor(struct nd_imported_list *list, const struct nd_
     return ND_OK;
 }
 
-/* Room for one sample more; the number of samples is not known before, so the room doubles. */
+/* Room for one sample more, zeroed; how many there are is not known before, so the room doubles. */
 static enum nd_status grow_samples(struct nd_imported_tensor *tensor, struct nd_error *err)
 {
     size_t needed = (tensor->n_samples + 1) * tensor->sample_bytes; /* counted by count_bytes */
-    if (needed <= tensor->capacity_bytes && tensor->data != NULL)
-        return ND_OK;
-    size_t capacity = tensor->capacity_bytes * 2 > needed ? tensor->capacity_bytes * 2 : needed;
-    void *grown = nd_tensor_alloc(capacity);
-    ND_TRY_MEMORY(grown != NULL, err);
-    if (tensor->data != NULL)
-        memcpy(grown, tensor->data, tensor->n_samples * tensor->sample_bytes);
-    free(tensor->data);
-    tensor->data = grown;
-    tensor->capacity_bytes = capacity;
+    if (needed > tensor->capacity_bytes || tensor->data == NULL) {
+        size_t capacity = tensor->capacity_bytes * 2 > needed ? tensor->capacity_bytes * 2 : needed;
+        void *grown = nd_tensor_room(capacity);
+        ND_TRY_MEMORY(grown != NULL, err);
+        if (tensor->data != NULL)
+            memcpy(grown, tensor->data, needed - tensor->sample_bytes);
+        free(tensor->data);
+        tensor->data = grown;
+        tensor->capacity_bytes = capacity;
+    }
+    memset((char *)tensor->data + needed - tensor->sample_bytes, 0, tensor->sample_bytes);
     return ND_OK;
 }
 
@@ -291,28 +292,23 @@ enum nd_status nd_imported_add(struct nd_imported *imported, const struct nd_imp
     struct nd_imported_list *list = &imported->sides[added->side];
     struct nd_imported_tensor *tensor = nd_imported_find(imported, added->side, added->name);
     size_t sample_bytes = 0;
-    enum nd_status status = check_time(imported, added->where, err);
-    if (status != ND_OK)
-        return status;
-    if (added->dtype != ND_DTYPE_NONE)
-        status = nd_shape_size_bytes(&added->shape, added->dtype, &sample_bytes, err);
+    ND_TRY(check_time(imported, added->where, err));
+    enum nd_status status = added->dtype == ND_DTYPE_NONE
+                                ? ND_OK
+                                : nd_shape_size_bytes(&added->shape, added->dtype, &sample_bytes, err);
     if (status != ND_OK) {
         nd_error_context(err, "%s", added->where);
         return status;
     }
     bool is_new = tensor == NULL;
-    if (is_new)
-        status = add_tensor(list, added, sample_bytes, err);
-    if (status == ND_OK && is_new)
+    if (is_new) {
+        ND_TRY(add_tensor(list, added, sample_bytes, err));
         tensor = &list->items[list->n - 1];
-    if (status == ND_OK && !(is_new && added->sample == ND_IMPORTED_ARRAY))
-        status = check_alike(tensor, added, err);
-    if (status == ND_OK)
-        status = count_bytes(imported, added->where, tensor->sample_bytes, err);
-    if (status == ND_OK)
-        status = grow_samples(tensor, err);
-    if (status != ND_OK)
-        return status;
+    }
+    if (!is_new || added->sample != ND_IMPORTED_ARRAY)
+        ND_TRY(check_alike(tensor, added, err));
+    ND_TRY(count_bytes(imported, added->where, tensor->sample_bytes, err));
+    ND_TRY(grow_samples(tensor, err));
     *data = (char *)tensor->data + tensor->n_samples * tensor->sample_bytes;
     tensor->n_samples++;
     return ND_OK;

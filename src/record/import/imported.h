@@ -328,13 +328,16 @@ struct nd_aihub_sample {
 typedef enum nd_status (*nd_aihub_visit)(void *context, const struct nd_aihub_sample *sample,
                                          struct nd_error *err);
 
+/* Values that a dataset may hold: 256 MiB + 256 bytes for each byte that is stored of them. Deflate gives 1032
+ * at the most, but of real outputs less: 140 (docs/results/faults.md). */
+enum { ND_AIHUB_BASE_BYTES = 256 << 20, ND_AIHUB_BYTES_PER_STORED = 256 };
+
 struct nd_aihub_source {
     const char *path;
     int fd; /* the file's */
     uint64_t file_bytes;
-    uint64_t max_data_bytes; /* of all samples */
-    uint64_t n_counted,      /* what the samples say that they hold; 0 at first */
-        n_taken;             /* bytes of the file that are a sample's; 0 at first */
+    uint64_t n_stored, n_counted; /* what is stored of the samples, and what they say that they hold */
+    uint64_t n_taken;             /* bytes of the file that are a sample's; all are 0 at first */
 };
 
 /* Visits all samples, tensor by tensor in their order, each from sample 0 on, in a confined process.

@@ -501,6 +501,10 @@ static void misbehave(enum behaviour what)
 
 static enum behaviour chosen;
 static pid_t parent;
+static struct measured {
+    double waited_s;
+    long parent_kb;
+} * measured;        /* of each behaviour, by the process that survived it */
 static double max_s; /* MAX_S, where this test has the machine for itself */
 
 static enum nd_status take_over(const struct nd_index_object *of, struct nd_error *err)
@@ -570,6 +574,7 @@ static void survive(enum behaviour what)
     enum nd_status status = nd_index_open(path, &schema, &index, &err);
     double waited_s = (double)(nd_clock_ns() - begun_ns) * 1e-9;
     getrusage(RUSAGE_SELF, &used);
+    measured[what] = (struct measured){waited_s, used.ru_maxrss};
     NEED(is_untouched());
     NEED(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD); /* nothing is left of it */
     NEED(waited_s < max_s);
@@ -597,6 +602,10 @@ static void the_parent_survives(void **state)
 {
     (void)state;
     int n_running = 0, n_wrong = 0;
+    measured =
+        mmap(NULL, N_BEHAVIOURS * sizeof *measured, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(measured, MAP_FAILED);
+    struct measured most = {0, 0};
     double load = 0, n_cpus = (double)sysconf(_SC_NPROCESSORS_ONLN);
     getloadavg(&load, 1);
     load = load > n_cpus + 2 ? load : n_cpus + 2; /* other tests may begin beside this one */
@@ -617,7 +626,15 @@ static void the_parent_survives(void **state)
         n_running--;
         n_wrong += ended != 0;
     }
-    print_message("# %d behaviours\n", N_BEHAVIOURS);
+    for (int i = 0; i < N_BEHAVIOURS; i++) {
+        if (measured[i].waited_s > MAX_S)
+            print_message("# behaviour %d: %.1f s\n", i, measured[i].waited_s);
+        most.waited_s = measured[i].waited_s > most.waited_s ? measured[i].waited_s : most.waited_s;
+        most.parent_kb = measured[i].parent_kb > most.parent_kb ? measured[i].parent_kb : most.parent_kb;
+    }
+    munmap(measured, N_BEHAVIOURS * sizeof *measured);
+    print_message("# %d behaviours: at most %.1f s, and %.1f MiB in the parent; %d wrong\n", N_BEHAVIOURS,
+                  most.waited_s, (double)most.parent_kb / 1024, n_wrong);
     assert_int_equal(n_wrong, 0);
     assert_true(N_BEHAVIOURS >= 40);
 }

@@ -7,7 +7,13 @@
 #include "npudiff/capture/logs.h"
 #include "npudiff/core/error_ids.h"
 #include "npudiff/explain/explain.h"
+#include "npudiff/improve/align.h"
+#include "npudiff/improve/certificate.h"
+#include "npudiff/improve/lint.h"
+#include "npudiff/improve/promote.h"
 #include "npudiff/improve/reduce.h"
+#include "npudiff/improve/sweep.h"
+#include "npudiff/judge/campaign.h"
 #include "npudiff/judge/judge.h"
 #include "npudiff/lab/fingerprint.h"
 #include "npudiff/record/import.h"
@@ -133,10 +139,24 @@ static enum nd_status call(size_t i, const void *o, struct nd_error *err)
         return nd_log_reader_create(o, NULL, err);
     case 16:
         return nd_capture_verify(NULL, (struct nd_capture_verification *)(uintptr_t)o, err);
+    case 17:
+        return nd_align(NULL, o, NULL, err);
+    case 18:
+        return nd_lint_model(o, o, NULL, err);
+    case 19:
+        return nd_promote(NULL, o, NULL, err);
+    case 20:
+        return nd_sweep(NULL, o, NULL, err);
+    case 21:
+        return nd_certificate_verify(NULL, NULL, o, NULL, err);
+    case 22:
+        return nd_campaign_plan(NULL, NULL, 0, o, NULL, err);
+    case 23:
+        return nd_campaign_task(NULL, NULL, o, NULL, err);
     }
     return nd_latency_examine(us, N, o, NULL, err);
 }
-enum { N_CALLS = 18 };
+enum { N_CALLS = 25 };
 
 static void every_function_reads_options_of_other_versions_alike(void **state)
 {

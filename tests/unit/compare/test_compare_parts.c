@@ -285,6 +285,36 @@ static char *stamp(const char *text)
     return stamped;
 }
 
+/* A number that has no successor is told as it is. */
+static void the_greatest_part_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        json_int_t part, n;
+        const char *said;
+    } cases[] = {{INT64_MAX, 2, "is part 9223372036854775808 of 2, and 1 files were given"},
+                 {1, 2, "is part 2 of 2, and 1 files were given"},
+                 {-1, INT64_MAX, "is part 0 of 9223372036854775807, and 1 files were given"}};
+    uint64_t seed = random_seed();
+    struct fleet f;
+    start(&f, &seed);
+    char *made = make_part(&f, ND_CUT_SAMPLES, 0, 2);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct nd_parts *parts = NULL;
+        json_t *root = json_loads(made, 0, NULL);
+        json_object_set_new(root, "part", json_integer(cases[i].part));
+        json_object_set_new(root, "parts", json_integer(cases[i].n));
+        char *changed = json_dumps(root, 0), *text = stamp(changed), *path = write_text("greatest.json", text);
+        expect_refusal(nd_parts_read((const char *const *)&path, 1, &parts, &f.err), &f.err, cases[i].said);
+        free(changed);
+        free(text);
+        free(path);
+        json_decref(root);
+    }
+    free(made);
+    fleet_stop(&f);
+}
+
 /* Reading, and if that goes well, merging: refused or done, but nothing else. The digest is made right before.
  */
 static bool is_taken(struct fleet *f, const char *text)
@@ -423,6 +453,7 @@ int main(void)
         cmocka_unit_test(part_does_not_depend_on_threads),
         cmocka_unit_test_setup_teardown(parts_missing_or_twice_are_refused, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(parts_of_something_else_are_refused, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(the_greatest_part_is_refused, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(malformed_parts_are_refused, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(mutated_parts_do_no_harm, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(changed_parts_are_refused, make_folder, remove_folder),

@@ -275,6 +275,12 @@ static void bad_uri_is_refused_in_clear_words(void **state)
         {"htp-sim:gen1?vtcm_mb=4&op_packages=x.so:f", ND_E_DEVICE_OPTION,
          "device 'htp-sim:gen1?vtcm_mb=4&op_packages=x.so:f': option 'op_packages' may name a file or load a "
          "library: it is taken only from a command with --trust-options"},
+        {"htp-sim:gen1?htp_performace_mode=burst", ND_E_DEVICE_OPTION,
+         "device 'htp-sim:gen1?htp_performace_mode=burst': option 'htp_performace_mode' is not known; did you "
+         "mean 'htp_performance_mode'?"},
+        {"htp-sim:gen1?mode=burst", ND_E_DEVICE_OPTION,
+         "device 'htp-sim:gen1?mode=burst': option 'mode' may name a file or load a library: it is taken only "
+         "from a command with --trust-options"},
         {"htp-sim:gen1?qnn_saver_path=x", ND_E_DEVICE_OPTION, NULL},
         {"htp-sim:gen1?qnn_ir_backend_path=x", ND_E_DEVICE_OPTION, NULL},
         {"htp-sim:gen1?profiling_file_path=x", ND_E_DEVICE_OPTION, NULL},

@@ -68,6 +68,35 @@ static void test_layers_of_floats_are_counted(void **state)
     free(text);
 }
 
+/* Layers that nobody looked at do not follow. */
+static void test_all_layers_are_all_that_there_are(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t n_follow, n_within;
+        const char *said;
+    } cases[] = {
+        {10, 0, "all 10 layers follow known arithmetic"},
+        {4, 0, "4 of 10 layers follow known arithmetic; 6 were not looked at"},
+        {4, 5, "9 of 10 layers follow known arithmetic; 1 were not looked at"},
+        {4, 6, "4 of 10 layers follow known arithmetic; the arithmetic of 6 is not known, all within 1 LSB"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct nd_explained_layer layers[10] = {0};
+        struct nd_explained_step steps[10] = {0};
+        for (size_t s = 0; s < 10; s++)
+            layers[s].judgement.state = s < cases[i].n_follow                       ? ND_LAYER_FOLLOWS
+                                        : s < cases[i].n_follow + cases[i].n_within ? ND_LAYER_WITHIN_LSB
+                                                                                    : ND_LAYER_NOT_EXAMINED;
+        const struct nd_explained_device device = {
+            .health = ND_HEALTH_HEALTHY, .layers = layers, .own_share = NAN};
+        const struct nd_explanation explanation = {.n_steps = 10, .steps = steps};
+        char said[EXPLAIN_SENTENCE_BYTES];
+        nd_explain_say_health(&explanation, &device, said);
+        assert_string_equal(said, cases[i].said);
+    }
+}
+
 static void expect_defects(bool has_defect, const char *headline, const char *end)
 {
     char a[] = "a", b[] = "b", type[] = "Reciprocal", uri[] = "npu", defect[] = "a known defect",
@@ -199,6 +228,7 @@ int main(void)
         cmocka_unit_test(test_parts_add_up),
         cmocka_unit_test(test_parts_cancel_out),
         cmocka_unit_test(test_layers_of_floats_are_counted),
+        cmocka_unit_test(test_all_layers_are_all_that_there_are),
         cmocka_unit_test(test_known_defects_are_in_the_first_lines),
         cmocka_unit_test(test_word_for_the_layer_fits_its_part),
         cmocka_unit_test(test_next_command_is_about_the_quantisation_where_it_breaks_the_model),

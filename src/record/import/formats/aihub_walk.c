@@ -487,13 +487,15 @@ typedef enum nd_status sample_work(const struct aihub *hub, const struct sample 
 static enum nd_status count_sample(const struct aihub *hub, const struct sample *sample, struct nd_error *err)
 {
     struct nd_aihub_source *source = hub->source;
-    if (sample->array.n_bytes > source->max_data_bytes - source->n_counted)
-        return nd_fail(
-            err, ND_E_IMPORT_FORMAT, hub->path,
-            "'%s' is too small to hold the %zu bytes of %s: of a file of %llu bytes at most %llu MiB "
-            "of values are read (as .npz all are)",
-            hub->path, sample->array.n_bytes, sample->array.what, (unsigned long long)source->file_bytes,
-            (unsigned long long)source->max_data_bytes >> 20);
+    uint64_t stored = H5Dget_storage_size(sample->dataset), left = source->file_bytes - source->n_stored;
+    source->n_stored += stored < left ? stored : left;
+    uint64_t most = ND_AIHUB_BASE_BYTES + ND_AIHUB_BYTES_PER_STORED * source->n_stored;
+    if (sample->array.n_bytes > most - source->n_counted)
+        return nd_fail(err, ND_E_IMPORT_FORMAT, hub->path,
+                       "'%s' is too small to hold the %zu bytes of %s: of samples with %llu stored bytes at "
+                       "most %llu MiB of values are read (as .npz all are)",
+                       hub->path, sample->array.n_bytes, sample->array.what,
+                       (unsigned long long)source->n_stored, (unsigned long long)most >> 20);
     source->n_counted += sample->array.n_bytes;
     return ND_OK;
 }

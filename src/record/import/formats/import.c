@@ -268,9 +268,6 @@ static enum nd_status send_sample(void *context, const struct nd_aihub_sample *s
     return ND_OK;
 }
 
-/* Values that a dataset may hold: 256 MiB + 256 bytes for each byte of the file. Deflate gives 1032 at the
- * most, but of real outputs less: 140 (docs/results/faults.md). */
-enum { BASE_DATA_BYTES = 256 << 20, DATA_PER_FILE_BYTE = 256 };
 enum { HEADS_BYTES = 64 << 20 }; /* chosen: names and places of samples, beside the values */
 
 static enum nd_status send_samples(void *context, struct nd_reading_child *child, struct nd_error *err)
@@ -335,14 +332,14 @@ static enum nd_status nd_aihub_add(struct nd_imported *imported, enum nd_importe
 {
     struct nd_aihub_source source = {.path = path};
     ND_TRY(nd_file_open(path, &source.fd, &source.file_bytes, err));
-    source.max_data_bytes = BASE_DATA_BYTES + DATA_PER_FILE_BYTE * source.file_bytes;
+    const uint64_t most = ND_AIHUB_BASE_BYTES + ND_AIHUB_BYTES_PER_STORED * source.file_bytes;
     struct receiver receiver = {.imported = imported,
                                 .side = side,
                                 .reading = {.path = path,
                                             .file_bytes = source.file_bytes,
                                             .damaged = ND_E_IMPORT_FORMAT,
                                             .fd = &source.fd,
-                                            .max_sent_bytes = HEADS_BYTES + source.max_data_bytes}};
+                                            .max_sent_bytes = HEADS_BYTES + most}};
     enum nd_status status = nd_reading_begin(&receiver.reading, send_samples, &source, err);
     if (status == ND_OK) {
         status = receive_all(&receiver, err);

@@ -65,12 +65,15 @@ enum nd_status nd_report_twin_json(const struct nd_twin_check *const *checks, si
 static json_t *device_row(const struct nd_twin_check *check)
 {
     char tensors[64], samples[64];
+    bool has_values = true; /* of what differs */
+    for (size_t i = 0; i < check->n_tensors; i++)
+        has_values &= check->tensors[i].has_values || check->tensors[i].n_samples_differing == 0;
     snprintf(tensors, sizeof tensors, "%zu of %zu", check->n_equal, check->n_tensors);
     snprintf(samples, sizeof samples, "%zu of %zu", check->n_samples_equal, check->n_samples);
     return json_pack("{s:o, s:o, s:s, s:s, s:s, s:s}", "device", nd_json_string(check->device), "twin",
                      nd_json_string(check->chip), "result", nd_twin_end_name(check->end), "tensors", tensors,
                      "samples", samples, "values",
-                     ND_PERCENT(1 - (double)check->n_differing / (double)check->n_values));
+                     has_values ? ND_PERCENT(1 - (double)check->n_differing / (double)check->n_values) : "?");
 }
 
 static json_t *differing_row(const struct nd_twin_check *check, const struct nd_twin_checked *tensor)

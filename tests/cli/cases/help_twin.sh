@@ -1,0 +1,2 @@
+# The option table of one command.
+"$NPUDIFF" twin --help

@@ -2,8 +2,8 @@
  *
  * Example:
  *
- *     static enum nd_status check(const struct nd_capture *capture, const struct nd_model *model, bool
- * *is_equal, struct nd_error *err)
+ *     static enum nd_status check(const struct nd_capture *capture, const struct nd_model *model,
+ *                                 bool *is_equal, struct nd_error *err)
  *     {
  *         struct nd_twin_check *found = NULL;
  *         enum nd_status status = nd_twin_check(capture, model, NULL, 0, &found, err);

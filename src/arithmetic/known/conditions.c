@@ -553,13 +553,15 @@ static bool is_float_softplus(const struct nd_model *model, const struct nd_mode
            (is_joined || nd_dtype_size_bytes(nd_model_tensor(model, layer->tensor)->dtype) != 1);
 }
 
-/* Whether it is a picture in blocks whose last row of blocks is not full, and there is another row of them. */
-static bool ends_within_block(const struct nd_model *model, size_t tensor)
+/* Whether it is a picture whose last row of blocks is not full, and there is another row of them. */
+static bool ends_within_block(const struct nd_shape *shape)
 {
     enum { RANK = 4, HEIGHT = 2, OF_BLOCK = 8 };
-    const struct nd_tensor *x = nd_model_tensor(model, tensor);
-    if (x->shape.rank != RANK || x->shape.dims[HEIGHT] < OF_BLOCK || x->shape.dims[HEIGHT] % OF_BLOCK == 0)
-        return false;
+    return shape->rank == RANK && shape->dims[HEIGHT] > OF_BLOCK && shape->dims[HEIGHT] % OF_BLOCK != 0;
+}
+
+static bool lies_in_blocks(const struct nd_model *model, size_t tensor)
+{
     for (size_t i = 0; i < LONGEST_CHAIN; i++) { /* what is made of one tensor lies as that does */
         const struct nd_model_layer *maker = nd_model_layer_of_tensor(model, tensor);
         if (maker == NULL || begins_with(maker, "Reshape") || begins_with(maker, "Transpose"))
@@ -581,12 +583,12 @@ static bool is_as_high_and_wide(const struct nd_shape *a, const struct nd_shape 
  * and wide as what it reads, whose record it may write into. */
 static bool is_softplus_of_blocks(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
-    for (size_t u = 0; model != NULL && u < nd_model_n_layers(model); u++) {
+    const struct nd_shape *own = model != NULL ? &nd_model_tensor(model, layer->tensor)->shape : NULL;
+    for (size_t u = 0; own != NULL && ends_within_block(own) && u < nd_model_n_layers(model); u++) {
         const struct nd_model_layer *softplus = nd_model_layer(model, u);
         for (size_t i = 0; is_float_softplus(model, softplus) && i < softplus->n_inputs; i++)
-            if (ends_within_block(model, softplus->inputs[i]) &&
-                is_as_high_and_wide(&nd_model_tensor(model, softplus->inputs[i])->shape,
-                                    &nd_model_tensor(model, layer->tensor)->shape))
+            if (is_as_high_and_wide(&nd_model_tensor(model, softplus->inputs[i])->shape, own) &&
+                lies_in_blocks(model, softplus->inputs[i]))
                 return true;
     }
     return false;

@@ -75,7 +75,8 @@ static int print(const struct values *values, const struct nd_twin_check *const 
     int exit_code = ND_EXIT_SAME;
     for (size_t i = 0; i < n; i++)
         exit_code = cli_worse(exit_code, exit_codes[checks[i]->end]);
-    enum nd_status status = nd_report_twin_json(checks, n, model, &text, &err);
+    bool is_json = values->answer.json || values->certificate != NULL;
+    enum nd_status status = is_json ? nd_report_twin_json(checks, n, model, &text, &err) : ND_OK;
     if (status == ND_OK && values->certificate != NULL)
         exit_code = cli_worse(exit_code, cli_write_text(values->certificate, text, values->force));
     if (status == ND_OK && !values->answer.json) {

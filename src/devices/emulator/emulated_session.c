@@ -52,13 +52,15 @@ struct nd_runtime_session {
     struct nd_emulator *emulator;  /* NULL without */
     char **names;                  /* [n_names] of the tensors, for it */
     size_t n_names;
-    const char *arch, *sdk; /* of a twin; of the options */
+    const char *arch, *sdk;   /* of a twin; of the options */
+    struct nd_twin_chip chip; /* where both are given */
+    bool is_twin;
     bool is_strict, *is_hidden;
     size_t n_inputs, n_outputs;
     struct nd_session_io *ios, *output_ios;
     struct nd_made_outputs made;
-    size_t n_slots; /* 1 of a device that remembers */
-    struct slot *slots;
+    size_t n_slots;     /* 1 of a device that remembers */
+    struct slot *slots; /* all but the first are made when they are needed */
 };
 
 enum nd_status nd_runtime_create(const struct nd_runtime_options *options, struct nd_runtime **out,
@@ -203,19 +205,19 @@ static enum nd_status describe_outputs(struct nd_runtime_session *session, struc
     return ND_OK;
 }
 
-static enum nd_status create_slot(struct nd_runtime_session *session, const struct nd_twin_chip *chip,
-                                  struct slot *slot, struct nd_error *err)
+static enum nd_status create_slot(struct nd_runtime_session *session, struct slot *slot, struct nd_error *err)
 {
-    slot->session = session;
     slot->inputs = nd_calloc(session->n_inputs, sizeof *slot->inputs);
     slot->outputs = nd_calloc(session->n_outputs, sizeof *slot->outputs);
     slot->views = nd_calloc(session->n_outputs, sizeof *slot->views);
     ND_TRY_MEMORY(slot->inputs != NULL && slot->outputs != NULL && slot->views != NULL, err);
     for (size_t i = 0; i < session->n_inputs; i++)
         ND_TRY(nd_array_make(&slot->inputs[i], session->ios[i].dtype, &session->ios[i].shape, err));
-    return chip == NULL
-               ? ND_OK
-               : nd_twin_create(session->model, session->graph, chip, session->is_hidden, &slot->twin, err);
+    if (session->is_twin)
+        ND_TRY(nd_twin_create(session->model, session->graph, &session->chip, session->is_hidden, &slot->twin,
+                              err));
+    slot->session = session;
+    return ND_OK;
 }
 
 static void destroy_slot(struct nd_runtime_session *session, struct slot *slot)
@@ -231,10 +233,9 @@ static void destroy_slot(struct nd_runtime_session *session, struct slot *slot)
 static enum nd_status create_slots(struct nd_runtime_session *session, struct nd_error *err)
 {
     enum { MOST_SLOTS = 16 }; /* each keeps a sample's tensors */
-    struct nd_twin_chip chip;
-    bool is_twin = session->arch != NULL && session->sdk != NULL;
+    session->is_twin = session->arch != NULL && session->sdk != NULL;
     size_t n = nd_model_n_tensors(session->model), n_threads = nd_parallel_n_threads();
-    if (is_twin && !nd_twin_chip_of(session->arch, session->sdk, &chip))
+    if (session->is_twin && !nd_twin_chip_of(session->arch, session->sdk, &session->chip))
         return nd_fail(err, ND_E_OPTION_VALUE, "arch", "the arithmetic of %s with SDK %s is not known",
                        session->arch, session->sdk);
     session->is_hidden = nd_calloc(n, sizeof *session->is_hidden);
@@ -244,9 +245,7 @@ static enum nd_status create_slots(struct nd_runtime_session *session, struct nd
     session->n_slots = session->emulator != NULL ? 1 : n_threads < MOST_SLOTS ? n_threads : MOST_SLOTS;
     session->slots = nd_calloc(session->n_slots, sizeof *session->slots);
     ND_TRY_MEMORY(session->slots != NULL, err);
-    for (size_t k = 0; k < session->n_slots; k++)
-        ND_TRY(create_slot(session, is_twin ? &chip : NULL, &session->slots[k], err));
-    return ND_OK;
+    return create_slot(session, &session->slots[0], err);
 }
 
 enum nd_status nd_session_create(struct nd_runtime *runtime, const struct nd_session_options *options,
@@ -314,9 +313,9 @@ enum nd_status nd_session_placement(const struct nd_runtime_session *session, st
     ND_TRY_MEMORY(nodes != NULL, err);
     for (size_t i = 0; i < n_nodes; i++) {
         const struct nd_model_node *node = nd_model_node(session->model, i);
-        nodes[i] = (struct nd_placement){session->emulator != NULL        ? "emu"
-                                         : session->slots[0].twin != NULL ? "twin"
-                                                                          : "exact",
+        nodes[i] = (struct nd_placement){session->emulator != NULL ? "emu"
+                                         : session->is_twin        ? "twin"
+                                                                   : "exact",
                                          node->name, node->op_type, node->domain, 0};
     }
     *out = nodes;
@@ -400,6 +399,14 @@ size_t nd_session_ahead(struct nd_runtime_session *session, const void *const *i
 {
     struct ahead ahead = {session, inputs};
     n = n < session->n_slots ? n : session->n_slots;
+    for (size_t k = 0; k < n; k++) {
+        struct slot *slot = &session->slots[k];
+        if (slot->session != NULL || create_slot(session, slot, NULL) == ND_OK)
+            continue;
+        destroy_slot(session, slot); /* with less memory fewer at a time */
+        *slot = (struct slot){0};
+        n = k;
+    }
     bool is_worth_it = n > 1 && session->n_inputs > 0;
     return is_worth_it && nd_parallel_for(n, n, run_ahead, &ahead, NULL) == ND_OK ? n : 0;
 }
@@ -439,7 +446,7 @@ static enum nd_status say_marks(const struct nd_runtime_session *session, nd_tru
     enum nd_status status = ND_OK;
     for (size_t e = 0; e < nd_model_n_tensors(session->model); e++) {
         struct nd_twin_mark mark = {0};
-        for (size_t k = 0; k < session->n_slots; k++)
+        for (size_t k = 0; k < session->n_slots && session->slots[k].twin != NULL; k++)
             nd_twin_mark_merge(&nd_twin_marks(session->slots[k].twin)[e], &mark);
         struct nd_strbuf *text = &texts[mark.why == NULL];
         if (mark.why != NULL || mark.is_behind)
@@ -459,7 +466,7 @@ static enum nd_status say_marks(const struct nd_runtime_session *session, nd_tru
 enum nd_status nd_session_truth(const struct nd_runtime_session *session, nd_truth_visit *visit, void *context,
                                 struct nd_error *err)
 {
-    if (session->slots[0].twin != NULL)
+    if (session->is_twin)
         return say_marks(session, visit, context, err);
     if (session->emulator == NULL)
         return ND_OK;

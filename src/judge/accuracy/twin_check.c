@@ -7,7 +7,7 @@
 
 #include "arithmetic/operators/array.h"
 #include "capture/read/environment.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/text/strbuf.h"
 
 /* Both sides of a tensor. */
@@ -36,11 +36,8 @@ static void close_job(struct job *job)
         free(job->pairs[i].ours);
         free(job->pairs[i].theirs);
     }
-    for (size_t i = 0; job->inputs != NULL && i < job->n_inputs; i++)
-        free(job->inputs[i]);
-    free(job->inputs);
-    free(job->buffers);
-    free(job->pairs);
+    ND_FREE_ITEMS(job->inputs, job->n_inputs);
+    ND_FREE_ALL(job->buffers, job->pairs);
     nd_twin_model_close(&job->twin);
 }
 
@@ -260,11 +257,6 @@ void nd_twin_check_destroy(struct nd_twin_check **check)
     struct nd_twin_check *c = *check;
     if (c == NULL)
         return;
-    free(c->capture);
-    free(c->device);
-    free(c->chip);
-    free(c->content_digest);
-    free(c->tensors);
-    free(c);
+    ND_FREE_ALL(c->capture, c->device, c->chip, c->content_digest, c->tensors, c);
     *check = NULL;
 }

@@ -407,6 +407,46 @@ class Twin(Scratch):
         first = next(t for t in other["tensors"] if t["values_differing"])
         self.assertEqual((first["claim"], first["largest"]), ("claimed", 1))
 
+    def test_a_certificate_is_checked_again(self):
+        """`verify` of what `twin check` wrote: it holds where its captures lay and elsewhere; a changed certificate, capture or model is
+        refused with what is wrong, a missing capture is not read, and a twin that is not known stays so."""
+        model, certificate = MODELS / "cnn.w8a8.onnx", self.folder / "cert.json"
+        npudiff("twin", "check", model, "-d", "htp-sim:gen1", "-d", "htp-sim:gen3", "-p", "uniform:2", "-o", self.folder / "chips",
+                "--certificate", certificate)
+
+        def verify(*words, expect):
+            rows = json.loads(npudiff("verify", certificate, *words, "--json", expect=expect))["captures"]
+            return [(row["verdict"], row.get("result"), row["problem"]) for row in rows]
+
+        good = ("holds", "equal", "")
+        self.assertEqual(verify(model, expect=0), [good, good])
+        paths = [self.folder / "chips/gen1.h5", self.folder / "moved.h5"]
+        (self.folder / "chips/gen3.h5").rename(paths[1])
+        self.assertEqual(verify(model, *paths, expect=0), [good, good])
+        missing = verify(model, expect=2)
+        self.assertEqual((missing[0], missing[1][0]), (good, "not read"))
+        self.assertEqual([row[2] for row in verify(model, *reversed(paths), expect=1)],
+                         ["the capture is not the one that the certificate is about"] * 2)
+        self.assertEqual([row[0] for row in verify(MODELS / "vit.w8a8.onnx", *paths, expect=1)], ["refused"] * 2)
+        said = json.loads(certificate.read_text())
+        for change, row in ((lambda s: s.update(result="not-known"), 2),
+                            (lambda s: s["devices"][1]["tensors"][3].update(claim="behind"), 1),
+                            (lambda s: s["devices"][1]["counts"].update(values=1), 1),
+                            (lambda s: s.update(sha256="0" * 64), 0)):
+            changed = json.loads(json.dumps(said))
+            change(changed)
+            certificate.write_text(json.dumps(changed))
+            rows = verify(model, *paths, expect=1)
+            self.assertEqual((rows[row][0], len(rows)), ("refused", 3 if row == 2 else 2))
+            if row == 1:
+                self.assertEqual(rows[0], good)
+        certificate.write_text(json.dumps(said))
+        for words, text_of in (([model, paths[0]], "2 captures"), ([model, "-p", "ones"], "'align'"), ([model, "--paranoid"], "captures")):
+            self.assertIn(text_of, npudiff("verify", certificate, *words, expect=None).stderr)
+        npudiff("twin", "check", softplus(self.folder / "s.onnx"), "-d", "htp-sim:gen3", "-p", "uniform:2", "-o", self.folder / "s",
+                "--certificate", certificate, "-f", expect=4)
+        self.assertEqual(verify(self.folder / "s.onnx", expect=4), [("holds", "not-known", "")])
+
     def test_a_twin_is_held_against_digests(self):
         """A capture without values: the same samples differ."""
         capture("cnn.w8a8.onnx", ["htp-sim:gen3"], ["uniform:3"], self.folder / "d.h5", "--store", "digest")

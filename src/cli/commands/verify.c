@@ -151,6 +151,15 @@ struct values {
     struct cli_answer answer;
 };
 
+static size_t count_verdict(const json_t *rows, const char *verdict)
+{
+    size_t n = 0, i;
+    const json_t *row;
+    json_array_foreach(rows, i, row)
+        n += strcmp(cli_text_of(row, "verdict"), verdict) == 0;
+    return n;
+}
+
 static json_t *row_of_checks(const struct nd_audit *audit)
 {
     json_t *rows = json_array();
@@ -265,15 +274,6 @@ static json_t *rows_bad_first(const json_t *rows)
     return sorted;
 }
 
-static size_t count_verdict(const json_t *rows, const char *verdict)
-{
-    size_t n = 0, i;
-    const json_t *row;
-    json_array_foreach(rows, i, row)
-        n += strcmp(cli_text_of(row, "verdict"), verdict) == 0;
-    return n;
-}
-
 /* A file that could not be read is not damaged, as far as is known. */
 static void put_headline(struct nd_report_screen *screen, const json_t *rows)
 {
@@ -288,6 +288,135 @@ static void put_headline(struct nd_report_screen *screen, const json_t *rows)
         nd_report_screen_put(screen, "NOT READ: %zu of %zu captures\n\n", n_not_read, n);
     else
         nd_report_screen_put(screen, "OK: %zu capture%s as stored\n\n", n, n == 1 ? " is" : "s are");
+}
+
+/* ---- certificates of twins ---- */
+
+/* The certificate, if it is one of `npudiff twin check`; else NULL. */
+static json_t *twin_certificate(const char *path)
+{
+    json_t *certificate = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
+    const char *kind = json_string_value(json_object_get(certificate, "kind"));
+    if (kind != NULL && strcmp(kind, "twin_check") == 0)
+        return certificate;
+    json_decref(certificate);
+    return NULL;
+}
+
+/* The certificate that this capture would get today. NULL: the error says why. */
+static json_t *check_again(const char *path, struct nd_model *model, const char *twin, size_t n_threads,
+                           struct nd_error *err)
+{
+    struct nd_capture *capture = NULL;
+    struct nd_twin_check *check = NULL;
+    char *text = NULL;
+    enum nd_status status = nd_capture_open(path, &capture, err);
+    if (status == ND_OK)
+        status = nd_capture_set_dims(capture, model, err);
+    if (status == ND_OK)
+        status = nd_twin_check(capture, model, twin, n_threads, &check, err);
+    if (status == ND_OK)
+        status = nd_report_twin_json((const struct nd_twin_check *const *)&check, 1, model, &text, err);
+    json_t *document = status == ND_OK ? json_loads(text, 0, NULL) : NULL;
+    if (status == ND_OK && document == NULL)
+        cli_memory_error(err);
+    free(text);
+    nd_twin_check_destroy(&check);
+    nd_capture_close(&capture);
+    return document;
+}
+
+/* The first thing that the certificate says otherwise; "" where it says all as it is. */
+static json_t *contradiction(const json_t *certificate, const json_t *document, const json_t *stated,
+                             json_t *found)
+{
+    const char *key, *const otherwise = "'%s' is not found as the certificate says";
+    const json_t *theirs = json_object_get(stated, "tensors"), *tensor, *value;
+    size_t i;
+    if (!json_equal(json_object_get(certificate, "sha256"), json_object_get(document, "sha256")))
+        return json_string("the model is not the one that the certificate is about");
+    if (!json_equal(json_object_get(stated, "content_digest"), json_object_get(found, "content_digest")))
+        return json_string("the capture is not the one that the certificate is about");
+    json_array_foreach(json_object_get(found, "tensors"), i, tensor)
+        if (!json_equal(tensor, json_array_get(theirs, i)))
+            return json_sprintf(otherwise, cli_text_of(tensor, "tensor"));
+    json_object_foreach(found, key, value)
+        if (!json_equal(value, json_object_get(stated, key)))
+            return json_sprintf(otherwise, key);
+    return json_string("");
+}
+
+/* Compares what the certificate says of its capture i, which lies there, and adds its row; the exit code that
+ * it alone would give. */
+static int verify_twin_of(const json_t *certificate, size_t i, const char *path, struct nd_model *model,
+                          size_t n_threads, json_t *rows)
+{
+    struct nd_error err = {0};
+    const json_t *stated = json_array_get(json_object_get(certificate, "devices"), i);
+    json_t *document = check_again(path, model, cli_text_of(stated, "twin"), n_threads, &err);
+    if (document == NULL) {
+        bool is_other = err.id == ND_E_COMPARE_MODEL;
+        cli_row_append(rows, json_pack("{s:o, s:s, s:o}", "capture", cli_text(path), "verdict",
+                                       is_other ? "refused" : NOT_READ, "problem", cli_text(err.message)));
+        return is_other ? ND_EXIT_DIFFERS : cli_report_error(&err);
+    }
+    json_t *found = json_array_get(json_object_get(document, "devices"), 0);
+    json_object_set(found, "capture", json_object_get(stated, "capture"));
+    json_t *problem = contradiction(certificate, document, stated, found);
+    bool holds = json_string_length(problem) == 0;
+    const char *result = cli_text_of(found, "result");
+    int exit_code = !holds || strcmp(result, "differs") == 0 ? ND_EXIT_DIFFERS
+                    : strcmp(result, "equal") == 0           ? ND_EXIT_SAME
+                                                             : ND_EXIT_INCONCLUSIVE;
+    cli_row_append(rows, json_pack("{s:o, s:s, s:s, s:o}", "capture", cli_text(path), "verdict",
+                                   holds ? "holds" : "refused", "result", result, "problem", problem));
+    json_decref(document);
+    return exit_code;
+}
+
+/* words: the certificate, the model, and where the captures lie, if not where they lay. */
+static int verify_twin(const struct values *values, const json_t *certificate, const char *const *words,
+                       size_t n_words)
+{
+    static const struct nd_report_column columns[] = {{"capture", "CAPTURE"},
+                                                      {"verdict", "VERDICT"},
+                                                      {"result", "TWIN IS"},
+                                                      {"problem", "PROBLEM"},
+                                                      {NULL, NULL}};
+    const json_t *devices = json_object_get(certificate, "devices");
+    size_t n = json_array_size(devices);
+    if (n == 0)
+        return cli_fail(CLI_E_CERTIFICATE_FORMAT, words[0], "'%s' is no certificate: it is about no capture",
+                        words[0]);
+    if (n_words != 2 && n_words != 2 + n)
+        return cli_usage_error("verify", "'%s' is about %zu captures: give all of them, in its order, or none",
+                               words[0], n);
+    struct nd_error err = {0};
+    struct nd_model *model = NULL;
+    if (nd_model_load(words[1], &model, &err) != ND_OK)
+        return cli_report_error(&err);
+    json_t *rows = json_array();
+    int exit_code = ND_EXIT_SAME;
+    for (size_t i = 0; i < n; i++) {
+        const char *path = n_words > 2 ? words[2 + i] : cli_text_of(json_array_get(devices, i), "capture");
+        exit_code = cli_worse(exit_code, verify_twin_of(certificate, i, path, model, values->n_threads, rows));
+    }
+    nd_model_destroy(&model);
+    /* What it says of the whole is the worst of what it says of its captures. */
+    const char *whole = exit_code == ND_EXIT_SAME           ? "equal"
+                        : exit_code == ND_EXIT_INCONCLUSIVE ? "not-known"
+                                                            : "differs";
+    if (count_verdict(rows, "holds") == n && strcmp(cli_text_of(certificate, "result"), whole) != 0) {
+        cli_row_append(rows, json_pack("{s:o, s:s, s:s}", "capture", cli_text(words[0]), "verdict", "refused",
+                                       "problem", "'result' is not found as the certificate says"));
+        exit_code = ND_EXIT_DIFFERS;
+    }
+    if (values->answer.quiet) {
+        json_decref(rows);
+        return exit_code;
+    }
+    return cli_worse(exit_code,
+                     cli_print_rows(ND_DOCUMENT_VERIFICATION, "captures", rows, columns, values->answer.json));
 }
 
 /* ---- certificates ---- */
@@ -393,6 +522,16 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     bool has_certificate = count_certificates(operands, n_operands) > 0;
     if (has_certificate && values->paranoid)
         return cli_usage_error("verify", "--paranoid is for captures");
+    json_t *twin = has_certificate && n_operands > 1 ? twin_certificate(operands[0]) : NULL;
+    if (twin != NULL) {
+        bool is_other =
+            values->devices.n + values->probes.n > 0 || values->model != NULL || values->float_model != NULL;
+        int exit_code =
+            is_other ? cli_usage_error("verify", "-d, -p, --model and --float are for certificates of 'align'")
+                     : verify_twin(values, twin, operands, n_operands);
+        json_decref(twin);
+        return exit_code;
+    }
     if (has_certificate)
         return verify_certificate(values, operands, n_operands);
     if (values->float_model != NULL || values->devices.n + values->probes.n > 0)
@@ -427,6 +566,7 @@ static const struct cli_example examples[] = {
     {"npudiff verify captures/*.h5", "Checks captures after a copy."},
     {"npudiff verify captures/gen3.h5 --paranoid --model model.onnx",
      "Also checks a capture whose digests fit: against itself and its model."},
+    {"npudiff verify twin.json model.onnx", "Compares captures and twins of a certificate again."},
     {"npudiff verify cert.json proven.onnx",
      "Proves again that the model gives the same bits on all chips of the certificate."},
 };
@@ -436,7 +576,7 @@ const struct cli_command cmd_verify = {
     .role = CLI_FILES,
     .summary = "check captures for damage, and certificates from nothing",
     .synopsis = "CAPTURE.h5 ... [--paranoid [--model MODEL.onnx]] | CERT.json ALIGNED.onnx [-d DEVICE... -p "
-                "PROBE...] [--model MODEL.onnx]",
+                "PROBE...] [--model MODEL.onnx] | TWIN.json MODEL.onnx [CAPTURE.h5 ...]",
     .details =
         "Reads every tensor again and compares it with the digest that was stored when it was captured. It "
         "checks names, shapes, types and attributes in the same way.\n"
@@ -446,6 +586,9 @@ const struct cli_command cmd_verify = {
         "the digests of the content and of the model, finds out whether each arithmetic of this npudiff still "
         "gives the same values, and proves each layer again. -d runs the model on devices again, which layers "
         "need that are as tested. --model, with --float and the same -p, measures the accuracy cost again.\n"
+        "A certificate of 'npudiff twin check' is checked with its model and its captures, which are where "
+        "they "
+        "were or are named: every value is compared again.\n"
         "Exit code 0: sound, or the certificate holds and every layer is equal; 1: damaged, or the certificate "
         "is refused or says itself that layers differ; 2: cannot be read, or wrong usage; 4: the certificate "
         "holds, but layers are unknown, or as tested and did not run again; 5: a device failed.",

@@ -26,6 +26,7 @@ enum cli_error_id {
     CLI_E_MODEL_GONE = ND_E_MODEL_GONE,
     CLI_E_STORE_ENTRY = ND_E_STORE_ENTRY,
     CLI_E_ENCODINGS_MISMATCH = ND_E_ENCODINGS_MISMATCH,
+    CLI_E_CERTIFICATE_FORMAT = ND_E_CERTIFICATE_FORMAT,
 };
 
 /* Prints "npudiff: <message> [ND-<id>]" on stderr; the exit code that belongs to the error, never 0: an error

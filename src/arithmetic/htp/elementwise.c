@@ -261,10 +261,15 @@ static enum nd_status scale_by(const struct nd_htp_job *job, size_t constant, bo
     const struct nd_linear_input *number = &job->call->inputs[constant], *other = &job->call->inputs[!constant];
     double factor =
         (number->values->x[0] - (double)number->quant->zero_point[0]) * (double)number->quant->scale[0];
-    if (!(factor > 0) || number->values->shape.rank > other->values->shape.rank)
+    if (number->values->shape.rank > other->values->shape.rank)
+        return ND_OK;
+    if (nd_htp_is_table(job->memory, job->layer, !constant))
+        return nd_htp_table(job, err);
+    if (!(factor > 0))
         return ND_OK;
     enum nd_htp_method method = nd_htp_is_laid_out(job, !constant) ? ND_HTP_LAYOUT : ND_HTP_FIXED;
-    return nd_htp_multiply_by(job, !constant, method, divides ? 1 / factor : factor, err);
+    ND_TRY(nd_htp_multiply_by(job, !constant, method, divides ? 1 / factor : factor, err));
+    return *job->is_covered ? nd_htp_remember_product(job, !constant, err) : ND_OK;
 }
 
 static int64_t multiply(const void *parameters, int64_t a, int64_t b)

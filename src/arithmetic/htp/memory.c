@@ -21,14 +21,16 @@ struct note {
         is_in_blocks; /* what made it writes blocks, and nothing but moves that keep the order was in between */
     bool is_plain;    /* a product reads its quantised values, as it reads those of an input */
     bool is_summed;   /* a Gemm or MatMul made its bytes: arithmetics may make others */
+    bool is_table;    /* a table made it, with which what reads it is one table */
     enum nd_htp_layout layout; /* in which the device has it */
 };
 
 struct nd_layer_memory {
     size_t n_tensors;
-    struct nd_array (*bytes)[N_ARCHS];  /* [n_edges], without elements where nothing is known */
-    struct nd_array (*halves)[N_ARCHS]; /* [n_edges] the float16 that were quantised, the same */
-    struct note *notes;                 /* [n_edges] */
+    struct nd_array (*bytes)[N_ARCHS];        /* [n_edges], without elements where nothing is known */
+    struct nd_array (*halves)[N_ARCHS];       /* [n_edges] the float16 that were quantised, the same */
+    struct nd_array *before[ND_HTP_N_BEFORE]; /* [n_edges], the same: nd_htp_recall_before */
+    struct note *notes;                       /* [n_edges] */
     struct nd_htp_weights
         *weights; /* [n_edges] constant ones of the layer that makes the tensor, for all samples */
     size_t limit_bytes, kept_bytes; /* of weights */
@@ -42,7 +44,13 @@ enum nd_status nd_layer_memory_create(size_t n_tensors, struct nd_layer_memory *
     memory->halves = nd_calloc(n_tensors, sizeof *memory->halves);
     memory->weights = nd_calloc(n_tensors, sizeof *memory->weights);
     memory->notes = nd_calloc(n_tensors, sizeof *memory->notes);
-    if (memory->bytes == NULL || memory->halves == NULL || memory->weights == NULL || memory->notes == NULL) {
+    bool has_all =
+        memory->bytes != NULL && memory->halves != NULL && memory->weights != NULL && memory->notes != NULL;
+    for (size_t k = 0; k < ND_HTP_N_BEFORE; k++) {
+        memory->before[k] = nd_calloc(n_tensors, sizeof *memory->before[k]);
+        has_all = has_all && memory->before[k] != NULL;
+    }
+    if (!has_all) {
         nd_layer_memory_destroy(&memory); /* of no tensors yet */
         return nd_fail_memory(err);
     }
@@ -69,6 +77,8 @@ void nd_layer_memory_forget_tensor(struct nd_layer_memory *memory, size_t tensor
         nd_array_deinit(&memory->bytes[tensor][arch]);
         nd_array_deinit(&memory->halves[tensor][arch]);
     }
+    for (size_t k = 0; k < ND_HTP_N_BEFORE && tensor < memory->n_tensors; k++)
+        nd_array_deinit(&memory->before[k][tensor]);
 }
 
 void nd_layer_memory_refute(struct nd_layer_memory *memory, size_t tensor,
@@ -94,6 +104,8 @@ void nd_layer_memory_destroy(struct nd_layer_memory **memory)
     nd_layer_memory_forget(*memory);
     for (size_t e = 0; e < (*memory)->n_tensors; e++)
         nd_htp_weights_deinit(&(*memory)->weights[e]);
+    for (size_t k = 0; k < ND_HTP_N_BEFORE; k++)
+        free((*memory)->before[k]);
     ND_FREE_ALL((*memory)->bytes, (*memory)->halves, (*memory)->notes, (*memory)->weights, *memory);
     *memory = NULL;
 }
@@ -156,18 +168,56 @@ enum nd_status nd_htp_hand_on_halves(const struct nd_htp_job *job, struct nd_err
     return ND_OK;
 }
 
-const struct nd_array *nd_htp_recall(const struct nd_htp_job *job, size_t i)
-{
-    return job->memory != NULL
-               ? nd_htp_recall_tensor(job->memory, job->layer->input_tensors[i], job->arithmetic->arch)
-               : NULL;
-}
-
 /* Of a tensor that is not known nothing is so. */
 static struct note note_of(const struct nd_layer_memory *memory, size_t tensor)
 {
     return memory != NULL && tensor < memory->n_tensors ? memory->notes[tensor]
                                                         : (struct note){.layout = ND_HTP_UNKNOWN};
+}
+
+/* Of the tensor that input i reads; without a memory the layer need not know it. */
+static struct note note_of_input(const struct nd_layer_memory *memory, const struct nd_exact_layer *layer,
+                                 size_t i)
+{
+    return note_of(memory, memory != NULL ? layer->input_tensors[i] : SIZE_MAX);
+}
+
+const struct nd_array *nd_htp_recall_before(const struct nd_htp_job *job, size_t i, enum nd_htp_before kind)
+{
+    if (job->memory == NULL || job->layer->origins[i] != ND_EXACT_FROM_LAYER ||
+        job->layer->input_tensors[i] >= job->memory->n_tensors)
+        return NULL;
+    const struct nd_array *before = &job->memory->before[kind][job->layer->input_tensors[i]];
+    return before->n > 0 && before->n == job->call->inputs[i].values->n ? before : NULL;
+}
+
+void nd_htp_remember_before(const struct nd_htp_job *job, enum nd_htp_before kind, struct nd_array *values)
+{
+    if (job->memory != NULL && job->layer->tensor < job->memory->n_tensors) {
+        struct nd_array *place = &job->memory->before[kind][job->layer->tensor];
+        nd_array_deinit(place);
+        *place = *values;
+        *values = (struct nd_array){0};
+    }
+    nd_array_deinit(values);
+}
+
+bool nd_htp_is_table(const struct nd_layer_memory *memory, const struct nd_exact_layer *layer, size_t i)
+{
+    return layer->origins[i] == ND_EXACT_FROM_LAYER && note_of_input(memory, layer, i).is_table;
+}
+
+void nd_htp_note_table(const struct nd_htp_job *job)
+{
+    if (job->memory != NULL && job->layer->tensor < job->memory->n_tensors)
+        job->memory->notes[job->layer->tensor].is_table = true;
+}
+
+const struct nd_array *nd_htp_recall(const struct nd_htp_job *job, size_t i)
+{
+    return job->memory != NULL
+               ? nd_htp_recall_tensor(job->memory, job->layer->input_tensors[i], job->arithmetic->arch)
+               : NULL;
 }
 
 bool nd_htp_is_plain_tensor(const struct nd_layer_memory *memory, size_t tensor)
@@ -178,13 +228,6 @@ bool nd_htp_is_plain_tensor(const struct nd_layer_memory *memory, size_t tensor)
 bool nd_htp_is_summed_tensor(const struct nd_layer_memory *memory, size_t tensor)
 {
     return note_of(memory, tensor).is_summed;
-}
-
-/* Of the tensor that input i reads; without a memory the layer need not know it. */
-static struct note note_of_input(const struct nd_layer_memory *memory, const struct nd_exact_layer *layer,
-                                 size_t i)
-{
-    return note_of(memory, memory != NULL ? layer->input_tensors[i] : SIZE_MAX);
 }
 
 bool nd_htp_is_made_with_matrix(const struct nd_htp_job *job)

@@ -6,6 +6,7 @@
 
 #include "arithmetic/htp/htp_internal.h"
 #include "core/memory.h"
+#include "core/text/strbuf.h"
 
 enum { N_ENTRIES = 256, MAX_INPUTS = 3 /* of Clip */ };
 
@@ -47,11 +48,11 @@ static bool find_variable(const struct nd_htp_job *job, size_t *variable)
            call->inputs[*variable].values->dtype == ND_DTYPE_U8;
 }
 
-/* The operator on the 256 values that quantised values stand for. */
-static enum nd_status make_values(const struct nd_htp_job *job, size_t variable, struct nd_array *values,
-                                  struct nd_error *err)
+/* The operator on real numbers; NULL: on the 256 that quantised values stand for. */
+static enum nd_status make_values(const struct nd_htp_job *job, size_t variable, const struct nd_array *of,
+                                  struct nd_array *values, struct nd_error *err)
 {
-    const struct nd_shape shape = {.rank = 1, .dims = {N_ENTRIES}};
+    const struct nd_shape shape = {.rank = 1, .dims = {of != NULL ? (int64_t)of->n : N_ENTRIES}};
     const struct nd_quant *quant = job->call->inputs[variable].quant;
     struct nd_array reals[MAX_INPUTS] = {0};
     const struct nd_array *inputs[MAX_INPUTS] = {0};
@@ -68,8 +69,9 @@ static enum nd_status make_values(const struct nd_htp_job *job, size_t variable,
         if (i != variable && status == ND_OK)
             reals[i].x[0] = (double)(float)reals[i].x[0];
     }
-    for (int64_t qvalue = 0; status == ND_OK && qvalue < N_ENTRIES; qvalue++)
-        reals[variable].x[qvalue] = (double)((float)(qvalue - quant->zero_point[0]) * quant->scale[0]);
+    for (int64_t k = 0; status == ND_OK && k < shape.dims[0]; k++)
+        reals[variable].x[k] =
+            of != NULL ? of->x[k] : (double)((float)(k - quant->zero_point[0]) * quant->scale[0]);
     if (status == ND_OK)
         status = nd_linear_run(job->call, job->call->node, inputs, job->call->n_inputs, values, err);
     for (size_t i = 0; i < MAX_INPUTS; i++)
@@ -97,6 +99,58 @@ static bool is_shaped_alike(const struct nd_htp_job *job, size_t variable)
     return true;
 }
 
+/* A value of the function in steps of the output. */
+static double entry_of(const struct nd_htp_job *job, const struct nd_htp_bounds *bounds, double value)
+{
+    float inverse = 1 / job->call->out_quant->scale[0], zero = (float)job->call->out_quant->zero_point[0];
+    float steps = (float)value * inverse; /* on its own: two roundings, not one */
+    double y = (double)rintf(steps + zero);
+    double of_nan = strcmp(nd_htp_op_type(job->layer), "Log") == 0 ? bounds->low : bounds->high;
+    return isnan(y) ? of_nan : nd_within(y, bounds->low, bounds->high);
+}
+
+/* The quantised value of the input that a product is rounded to before the function of it. */
+static double round_product(const struct nd_quant *quant, double product)
+{
+    float steps = (float)product * (1 / quant->scale[0]);
+    return nd_within((double)rintf(steps + (float)quant->zero_point[0]), 0, N_ENTRIES - 1);
+}
+
+bool nd_htp_is_in_parts(const struct nd_htp_job *job, size_t i)
+{
+    enum { ROWS = 8 };
+    const struct nd_shape *x = &job->call->inputs[i].values->shape;
+    int64_t n_rows = x->rank >= 2 ? x->dims[x->rank - 2] : 1;
+    return !nd_htp_is_laid_out(job, i) && n_rows > ROWS && n_rows % ROWS == 0 &&
+           (x->rank == 2 || x->dims[x->rank - 3] == 1);
+}
+
+/* Whether what reads the layer is made as one table with it (docs/science/htp-arithmetic.md#two-tables). */
+static bool is_joined(const struct nd_htp_job *job, size_t variable)
+{
+    enum { MAX_RANK = 4 };
+    const char *op_type = nd_htp_op_type(job->layer);
+    return !ND_IS_ONE_OF(op_type, "LeakyRelu", "PRelu") &&
+           job->call->inputs[variable].values->shape.rank <= MAX_RANK &&
+           (ND_IS_ONE_OF(op_type, "Clip", "Mul", "Relu", "Sigmoid", "Tanh") ||
+            !nd_htp_is_in_parts(job, variable));
+}
+
+enum nd_status nd_htp_remember_product(const struct nd_htp_job *job, size_t i, struct nd_error *err)
+{
+    ND_CLEANUP(nd_array_deinit) struct nd_array values = {0};
+    struct nd_array products = {0};
+    const struct nd_array *x = job->call->inputs[i].values;
+    if (job->memory == NULL || !nd_htp_is_unbounded(job) || !has_entries(x))
+        return ND_OK;
+    ND_TRY(make_values(job, i, NULL, &values, err));
+    ND_TRY(nd_array_make(&products, ND_DTYPE_F32, &x->shape, err));
+    for (size_t k = 0; k < x->n; k++)
+        products.x[k] = (double)(float)values.x[(size_t)x->x[k]];
+    nd_htp_remember_before(job, ND_HTP_BEFORE_ROUNDING, &products);
+    return ND_OK;
+}
+
 enum nd_status nd_htp_table(const struct nd_htp_job *job, struct nd_error *err)
 {
     ND_CLEANUP(nd_array_deinit) struct nd_array values = {0};
@@ -105,26 +159,23 @@ enum nd_status nd_htp_table(const struct nd_htp_job *job, struct nd_error *err)
         !has_entries(job->call->inputs[variable].values))
         return ND_OK;
     const struct nd_array *x = job->call->inputs[variable].values;
-    enum nd_status status = make_values(job, variable, &values, err);
-    if (status == ND_OK)
-        status = nd_array_make(job->qvalues, job->layer->dtype, &x->shape, err);
-    if (status == ND_OK) {
-        struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
-        float inverse = 1 / job->call->out_quant->scale[0];
-        float zero = (float)job->call->out_quant->zero_point[0];
-        const char *op_type = nd_htp_op_type(job->layer);
-        double table[N_ENTRIES];
-        for (size_t qvalue = 0; qvalue < N_ENTRIES; qvalue++) {
-            float steps = (float)values.x[qvalue] * inverse; /* on its own: two roundings, not one */
-            double y = (double)rintf(steps + zero);
-            double of_nan = strcmp(op_type, "Log") == 0 ? bounds.low : bounds.high;
-            table[qvalue] = isnan(y) ? of_nan : fmin(fmax(y, bounds.low), bounds.high);
-        }
-        for (size_t i = 0; i < x->n; i++)
-            job->qvalues->x[i] = table[(size_t)x->x[i]];
-        *job->is_covered = true;
+    const struct nd_array *products = nd_htp_recall_before(job, variable, ND_HTP_BEFORE_ROUNDING);
+    struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
+    /* The sum of a product is rounded once. */
+    bool is_once = products != NULL && ND_IS_ONE_OF(nd_htp_op_type(job->layer), "Add", "Sub");
+    ND_TRY(make_values(job, variable, is_once ? products : NULL, &values, err));
+    ND_TRY(nd_array_make(job->qvalues, job->layer->dtype, &x->shape, err));
+    for (size_t k = 0; k < values.n; k++)
+        values.x[k] = entry_of(job, &bounds, values.x[k]);
+    for (size_t k = 0; k < x->n; k++) {
+        double qvalue =
+            products != NULL ? round_product(job->call->inputs[variable].quant, products->x[k]) : x->x[k];
+        job->qvalues->x[k] = values.x[is_once ? k : (size_t)qvalue];
     }
-    return status;
+    *job->is_covered = true;
+    if (is_joined(job, variable))
+        nd_htp_note_table(job);
+    return ND_OK;
 }
 
 /* ---- PRelu ---- */

@@ -90,7 +90,7 @@ static bool is_constant_number(const struct nd_exact_layer *layer, size_t i)
 
 /* Of uint8 layers that are ND_HTP_FIXED or ND_HTP_LAYOUT, as the layout is that the layer before chose, which
  * is not known: the share of quantised values that may be off by one (nd_layer_arithmetic_doubt), else 0. */
-static double layout_doubt(const struct nd_exact_layer *layer, const struct nd_layer_memory *memory)
+static double layout_doubt(const struct nd_exact_layer *layer)
 {
     static const char *const moves[] = {"Identity", "Pad", "Slice", "Split", "Transpose"};
     const struct nd_linear_call *call = layer->call;
@@ -111,8 +111,6 @@ static double layout_doubt(const struct nd_exact_layer *layer, const struct nd_l
         from = !number;
     }
     const struct nd_quant *x = call->n_inputs > 0 ? call->inputs[from].quant : NULL, *y = call->out_quant;
-    if (!is_move && nd_htp_is_table(memory, layer, from))
-        return 0;
     if (x == NULL || x->n != 1 || y->n != 1 || layer->origins[from] != ND_EXACT_FROM_LAYER || !(factor > 0) ||
         (is_move ? x->scale[0] == y->scale[0] && x->zero_point[0] == y->zero_point[0]
                  : nd_htp_is_rescaled_alike(x, factor, y)))
@@ -141,7 +139,7 @@ static double doubt_of(const struct nd_layer_arithmetic *arithmetic, const struc
     if (strcmp(op_type, "LogSoftmax") == 0)
         return of_logs;
     if (layer->dtype == ND_DTYPE_U8 && !nd_htp_is_product(op_type))
-        return layout_doubt(layer, memory);
+        return layout_doubt(layer);
     if (!nd_htp_is_product(op_type) || layer->call->n_inputs < 2 || layer->origins[1] != ND_EXACT_FROM_LAYER)
         return 0;
     if (is_wide)

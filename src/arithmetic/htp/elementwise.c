@@ -263,12 +263,12 @@ static enum nd_status scale_by(const struct nd_htp_job *job, size_t constant, bo
         (number->values->x[0] - (double)number->quant->zero_point[0]) * (double)number->quant->scale[0];
     if (number->values->shape.rank > other->values->shape.rank)
         return ND_OK;
-    if (nd_htp_is_table(job->memory, job->layer, !constant))
-        return nd_htp_table(job, err);
-    if (!(factor > 0))
+    bool is_table = nd_htp_joins_table(job, !constant);
+    if (!is_table && !(factor > 0))
         return ND_OK;
-    enum nd_htp_method method = nd_htp_is_laid_out(job, !constant) ? ND_HTP_LAYOUT : ND_HTP_FIXED;
-    ND_TRY(nd_htp_multiply_by(job, !constant, method, divides ? 1 / factor : factor, err));
+    enum nd_htp_method method = nd_htp_is_rounded_in_layout(job, !constant) ? ND_HTP_LAYOUT : ND_HTP_FIXED;
+    ND_TRY(is_table ? nd_htp_table(job, err)
+                    : nd_htp_multiply_by(job, !constant, method, divides ? 1 / factor : factor, err));
     return *job->is_covered ? nd_htp_remember_product(job, !constant, err) : ND_OK;
 }
 

@@ -100,6 +100,8 @@ double nd_layer_arithmetic_doubt(const struct nd_layer_arithmetic *arithmetic,
  * the mean of squares of rows of a LayerNormalization in parts: 75 and 75 of 150 layers of networks of a
  * stranger, 58 of them drawn afterwards. Asked before the next layer, as that. */
 bool nd_layer_is_sure_chain(const struct nd_exact_layer *layer, const struct nd_layer_memory *memory);
+/* The same of a uint8 product with a number: whether it is known how what was read lies. */
+bool nd_layer_is_sure_product(const struct nd_exact_layer *layer, const struct nd_layer_memory *memory);
 
 /* In which layout the device has what a layer made, in the order in which it makes them
  * (docs/science/htp-arithmetic.md#layout). */

@@ -54,8 +54,8 @@ nd_htp_family nd_htp_silu16;       /* functions16.c: x Sigmoid(x), of which the 
 nd_htp_family nd_htp_table;        /* table.c: uint8 functions of one input, the others being constants */
 /* table.c: remembers input i, which the layer multiplies with or divides by a number, before it is rounded. */
 enum nd_status nd_htp_remember_product(const struct nd_htp_job *job, size_t i, struct nd_error *err);
-/* table.c: whether functions of a tensor of that shape, which input i has, are made in parts. */
-bool nd_htp_is_in_parts(const struct nd_htp_job *job, size_t i);
+/* table.c: whether that is a table, and one with what made input i. */
+bool nd_htp_joins_table(const struct nd_htp_job *job, size_t i);
 nd_htp_family
     nd_htp_move16; /* move.c: uint16 Concat, Slice, Split, ReduceMax and ReduceMin with another scale */
 
@@ -234,15 +234,25 @@ enum nd_status nd_htp_hand_on_halves(const struct nd_htp_job *job, struct nd_err
  * (docs/science/htp-arithmetic.md#two-tables), and not of the quantised values that are recorded. */
 enum nd_htp_before {
     ND_HTP_BEFORE_ROUNDING, /* of a product with a number: in real numbers, which functions read */
+    ND_HTP_BEFORE_FACTOR,   /* of a Mul by a number: what was multiplied, which a Softmax reads in another scale
+                             */
     ND_HTP_BEFORE_TABLE,    /* of a sum with a number in parts: quantised values, which such a product reads */
     ND_HTP_N_BEFORE,
 };
 /* Of input i; NULL: none. Telling those of the layer: takes the values. */
 const struct nd_array *nd_htp_recall_before(const struct nd_htp_job *job, size_t i, enum nd_htp_before kind);
 void nd_htp_remember_before(const struct nd_htp_job *job, enum nd_htp_before kind, struct nd_array *values);
-/* Whether input i was made by a table, with which a function of it is one table; and saying so of the layer. */
-bool nd_htp_is_table(const struct nd_layer_memory *memory, const struct nd_exact_layer *layer, size_t i);
-void nd_htp_note_table(const struct nd_htp_job *job);
+/* The scale of ND_HTP_BEFORE_FACTOR; telling that of the layer. */
+float nd_htp_scale_before(const struct nd_htp_job *job, size_t i);
+void nd_htp_note_scale(const struct nd_htp_job *job, float scale);
+/* Whether a product of input i with a number is ND_HTP_LAYOUT, not ND_HTP_FIXED. */
+bool nd_htp_is_rounded_in_layout(const struct nd_htp_job *job, size_t i);
+/* What made input i is a table, with which a Mul or Div of it is one table; and saying so of the layer. */
+struct nd_htp_table_note {
+    bool is_known, of_mul, of_div; /* is_known: whether they are */
+};
+struct nd_htp_table_note nd_htp_table_note_of(const struct nd_htp_job *job, size_t i);
+void nd_htp_note_table(const struct nd_htp_job *job, struct nd_htp_table_note note);
 /* Whether an operator that moves quantised values hands on what the memory has of them. */
 bool nd_htp_keeps_memory(const char *op_type);
 

@@ -21,8 +21,11 @@ struct note {
         is_in_blocks; /* what made it writes blocks, and nothing but moves that keep the order was in between */
     bool is_plain;    /* a product reads its quantised values, as it reads those of an input */
     bool is_summed;   /* a Gemm or MatMul made its bytes: arithmetics may make others */
-    bool is_table;    /* a table made it, with which what reads it is one table */
-    enum nd_htp_layout layout; /* in which the device has it */
+    struct nd_htp_table_note table; /* nd_htp_note_table */
+    bool is_rounded_in_layout;      /* a product of it with a number is ND_HTP_LAYOUT */
+    bool is_line;                   /* how such a product is made is known */
+    float scale;                    /* of what ND_HTP_BEFORE_FACTOR has */
+    enum nd_htp_layout layout;      /* in which the device has it */
 };
 
 struct nd_layer_memory {
@@ -202,15 +205,43 @@ void nd_htp_remember_before(const struct nd_htp_job *job, enum nd_htp_before kin
     nd_array_deinit(values);
 }
 
-bool nd_htp_is_table(const struct nd_layer_memory *memory, const struct nd_exact_layer *layer, size_t i)
+struct nd_htp_table_note nd_htp_table_note_of(const struct nd_htp_job *job, size_t i)
 {
-    return layer->origins[i] == ND_EXACT_FROM_LAYER && note_of_input(memory, layer, i).is_table;
+    return job->layer->origins[i] == ND_EXACT_FROM_LAYER ? note_of_input(job->memory, job->layer, i).table
+                                                         : (struct nd_htp_table_note){0};
 }
 
-void nd_htp_note_table(const struct nd_htp_job *job)
+bool nd_htp_is_rounded_in_layout(const struct nd_htp_job *job, size_t i)
+{
+    return job->layer->origins[i] == ND_EXACT_FROM_LAYER &&
+           note_of_input(job->memory, job->layer, i).is_rounded_in_layout;
+}
+
+float nd_htp_scale_before(const struct nd_htp_job *job, size_t i)
+{
+    return note_of_input(job->memory, job->layer, i).scale;
+}
+
+void nd_htp_note_scale(const struct nd_htp_job *job, float scale)
 {
     if (job->memory != NULL && job->layer->tensor < job->memory->n_tensors)
-        job->memory->notes[job->layer->tensor].is_table = true;
+        job->memory->notes[job->layer->tensor].scale = scale;
+}
+
+bool nd_layer_is_sure_product(const struct nd_exact_layer *layer, const struct nd_layer_memory *memory)
+{
+    const char *op_type = nd_htp_op_type(layer);
+    if (layer->call->n_inputs != 2 || (strcmp(op_type, "Mul") != 0 && strcmp(op_type, "Div") != 0))
+        return false;
+    size_t from = layer->origins[0] == ND_EXACT_FROM_CONSTANT ? 1 : 0;
+    const struct note note = note_of_input(memory, layer, from);
+    return layer->origins[from] == ND_EXACT_FROM_LAYER && (note.table.is_known || note.is_line);
+}
+
+void nd_htp_note_table(const struct nd_htp_job *job, struct nd_htp_table_note note)
+{
+    if (job->memory != NULL && job->layer->tensor < job->memory->n_tensors)
+        job->memory->notes[job->layer->tensor].table = note;
 }
 
 const struct nd_array *nd_htp_recall(const struct nd_htp_job *job, size_t i)
@@ -442,6 +473,52 @@ static bool writes_blocks(const struct nd_exact_layer *layer, const char *op_typ
     return IS_ONE_OF(op_type, names) || (is_matrix(op_type) && layer->origins[1] == ND_EXACT_FROM_CONSTANT);
 }
 
+/* ---- products with a number: which of two ways, by what made their operand ----
+ * Found with 37 makers, Mul and Div, gen3 (docs/science/htp-arithmetic.md#by-what-was-made). */
+
+static bool is_rounded_in_layout(const struct nd_layer_memory *memory, const struct nd_exact_layer *layer,
+                                 const char *op_type)
+{
+    enum { RANK = 4 };
+    const struct nd_linear_input *x = &layer->call->inputs[0];
+    if (nd_htp_keeps_memory(op_type))
+        return strcmp(op_type, "Flatten") != 0 && note_of(memory, layer->input_tensors[0]).is_rounded_in_layout;
+    return strcmp(op_type, "GlobalAveragePool") == 0 ||
+           (strcmp(op_type, "MatMul") == 0 && layer->origins[1] != ND_EXACT_FROM_CONSTANT) ||
+           (is_laid_out(memory, layer, op_type) && x->values != NULL && x->values->shape.rank == RANK);
+}
+
+/* What was looked at; what moves others is as they are. */
+static bool is_line(const struct nd_layer_memory *memory, const struct nd_exact_layer *layer,
+                    const char *op_type)
+{
+    static const char *const names[] = {"Add",
+                                        "AveragePool",
+                                        "Concat",
+                                        "Conv",
+                                        "Div",
+                                        "Gather",
+                                        "Gemm",
+                                        "GlobalAveragePool",
+                                        "LayerNormalization",
+                                        "MatMul",
+                                        "Mul",
+                                        "Neg",
+                                        "ReduceMean",
+                                        "ReduceSum",
+                                        "Resize",
+                                        "Slice",
+                                        "Softmax",
+                                        "Sub"};
+    bool moves = nd_htp_keeps_memory(op_type) || strcmp(op_type, "Concat") == 0 ||
+                 strcmp(op_type, "Gather") == 0 || strcmp(op_type, "Slice") == 0 ||
+                 strcmp(op_type, "Resize") == 0;
+    bool is = nd_htp_keeps_memory(op_type) || IS_ONE_OF(op_type, names);
+    for (size_t i = 0; i < layer->call->n_inputs && is && moves; i++)
+        is = layer->origins[i] != ND_EXACT_FROM_LAYER || note_of(memory, layer->input_tensors[i]).is_line;
+    return is;
+}
+
 /* ---- what is noted of a tensor ---- */
 
 void nd_htp_note_tensor(struct nd_layer_memory *memory, const struct nd_exact_layer *layer)
@@ -460,6 +537,8 @@ void nd_htp_note_tensor(struct nd_layer_memory *memory, const struct nd_exact_la
                       .layout = layout_made(memory, layer, op_type),
                       .is_matrix = is_matrix(op_type),
                       .is_summed = is_matrix(op_type) || from.is_summed,
+                      .is_rounded_in_layout = is_rounded_in_layout(memory, layer, op_type),
+                      .is_line = is_line(memory, layer, op_type),
                       .is_plain = hands_on_qvalues(op_type) ||
                                   (may_be_signed(op_type) && !makes_signed(layer)) || from.is_plain};
 }

@@ -351,7 +351,7 @@ static const float near_usual = 0.005F;
 
 /* Another zero point than 0 and 128, of int8 than -128, does not count, which is a defect
  * (docs/results/found.md#softmax). */
-static enum nd_status make_softmax(const struct nd_htp_job *job, struct nd_error *err)
+static enum nd_status make_own_softmax(const struct nd_htp_job *job, struct nd_error *err)
 {
     enum { MIDDLE = 128 };
     static const enum nd_htp_method of_pairs = ND_HTP_FIXED, of_rows = ND_HTP_LAYOUT;
@@ -368,6 +368,26 @@ static enum nd_status make_softmax(const struct nd_htp_job *job, struct nd_error
     make_rows *function = is_pair || is_kept || zero == 0 ? make_bytes : make_long_bytes;
     const enum nd_htp_method *method = is_pair ? &of_pairs : is_kept ? &of_rows : NULL;
     return make_output(job, axis, function, is_pair && fabsf(ratio - 1) < near_usual ? NULL : method, err);
+}
+
+/* A Mul by a positive number before it only changes the scale of what it reads. */
+static enum nd_status make_softmax(const struct nd_htp_job *job, struct nd_error *err)
+{
+    const struct nd_array *before =
+        job->call->n_inputs == 1 ? nd_htp_recall_before(job, 0, ND_HTP_BEFORE_FACTOR) : NULL;
+    float scale = before != NULL ? nd_htp_scale_before(job, 0) : 0;
+    if (!(scale > 0))
+        return make_own_softmax(job, err);
+    struct nd_linear_call call = *job->call;
+    struct nd_linear_input input = call.inputs[0];
+    struct nd_quant quant = *input.quant;
+    struct nd_htp_job other = *job;
+    quant.scale = &scale;
+    input.quant = &quant;
+    input.values = before;
+    call.inputs = &input;
+    other.call = &call;
+    return make_own_softmax(&other, err);
 }
 
 static enum nd_status make_softmax16(const struct nd_htp_job *job, struct nd_error *err)

@@ -116,7 +116,8 @@ static double round_product(const struct nd_quant *quant, double product)
     return nd_within((double)rintf(steps + (float)quant->zero_point[0]), 0, N_ENTRIES - 1);
 }
 
-bool nd_htp_is_in_parts(const struct nd_htp_job *job, size_t i)
+/* A function of a tensor of that shape, which input i has, is made in parts of so many rows. */
+static bool is_in_parts(const struct nd_htp_job *job, size_t i)
 {
     enum { ROWS = 8 };
     const struct nd_shape *x = &job->call->inputs[i].values->shape;
@@ -125,15 +126,35 @@ bool nd_htp_is_in_parts(const struct nd_htp_job *job, size_t i)
            (x->rank == 2 || x->dims[x->rank - 3] == 1);
 }
 
-/* Whether what reads the layer is made as one table with it (docs/science/htp-arithmetic.md#two-tables). */
-static bool is_joined(const struct nd_htp_job *job, size_t variable)
+/* What reads the layer and multiplies with a number, or divides by one, is made as one table with it: found for
+ * all functions and many shapes (docs/science/htp-arithmetic.md#two-tables). */
+static struct nd_htp_table_note note_of(const struct nd_htp_job *job, size_t variable)
 {
     enum { MAX_RANK = 4 };
     const char *op_type = nd_htp_op_type(job->layer);
-    return !ND_IS_ONE_OF(op_type, "LeakyRelu", "PRelu") &&
-           job->call->inputs[variable].values->shape.rank <= MAX_RANK &&
-           (ND_IS_ONE_OF(op_type, "Clip", "Mul", "Relu", "Sigmoid", "Tanh") ||
-            !nd_htp_is_in_parts(job, variable));
+    if (ND_IS_ONE_OF(op_type, "LeakyRelu", "PRelu") ||
+        job->call->inputs[variable].values->shape.rank > MAX_RANK)
+        return (struct nd_htp_table_note){0};
+    bool is_whole = !is_in_parts(job, variable);
+    return (struct nd_htp_table_note){.is_known = is_whole || !ND_IS_ONE_OF(op_type, "Add", "Sub"),
+                                      .of_mul = is_whole ||
+                                                ND_IS_ONE_OF(op_type, "Clip", "Mul", "Relu", "Sigmoid", "Tanh"),
+                                      .of_div = is_whole || !ND_IS_ONE_OF(op_type, "Mul", "Tanh")};
+}
+
+/* Whether the function is one table with a product that it reads. */
+static bool reads_products(const struct nd_htp_job *job, size_t variable)
+{
+    return !is_in_parts(job, variable) ||
+           ND_IS_ONE_OF(nd_htp_op_type(job->layer), "Add", "Clip", "Mul", "Relu", "Sigmoid", "Sub", "Tanh");
+}
+
+bool nd_htp_joins_table(const struct nd_htp_job *job, size_t i)
+{
+    struct nd_htp_table_note note = nd_htp_table_note_of(job, i);
+    bool is_div = strcmp(nd_htp_op_type(job->layer), "Div") == 0,
+         is_product = nd_htp_recall_before(job, i, ND_HTP_BEFORE_ROUNDING) != NULL;
+    return is_product ? !is_div || !is_in_parts(job, i) : is_div ? note.of_div : note.of_mul;
 }
 
 enum nd_status nd_htp_remember_product(const struct nd_htp_job *job, size_t i, struct nd_error *err)
@@ -143,6 +164,14 @@ enum nd_status nd_htp_remember_product(const struct nd_htp_job *job, size_t i, s
     const struct nd_array *x = job->call->inputs[i].values;
     if (job->memory == NULL || !nd_htp_is_unbounded(job) || !has_entries(x))
         return ND_OK;
+    if (strcmp(nd_htp_op_type(job->layer), "Mul") == 0 && !nd_htp_is_laid_out(job, i)) {
+        const struct nd_linear_input *number = &job->call->inputs[!i];
+        ND_TRY(nd_array_copy(x, &products, err));
+        nd_htp_remember_before(job, ND_HTP_BEFORE_FACTOR, &products);
+        nd_htp_note_scale(job, job->call->inputs[i].quant->scale[0] *
+                                   (float)((number->values->x[0] - (double)number->quant->zero_point[0]) *
+                                           (double)number->quant->scale[0]));
+    }
     ND_TRY(make_values(job, i, NULL, &values, err));
     ND_TRY(nd_array_make(&products, ND_DTYPE_F32, &x->shape, err));
     for (size_t k = 0; k < x->n; k++)
@@ -159,7 +188,8 @@ enum nd_status nd_htp_table(const struct nd_htp_job *job, struct nd_error *err)
         !has_entries(job->call->inputs[variable].values))
         return ND_OK;
     const struct nd_array *x = job->call->inputs[variable].values;
-    const struct nd_array *products = nd_htp_recall_before(job, variable, ND_HTP_BEFORE_ROUNDING);
+    const struct nd_array *products =
+        reads_products(job, variable) ? nd_htp_recall_before(job, variable, ND_HTP_BEFORE_ROUNDING) : NULL;
     struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
     /* The sum of a product is rounded once. */
     bool is_once = products != NULL && ND_IS_ONE_OF(nd_htp_op_type(job->layer), "Add", "Sub");
@@ -173,8 +203,7 @@ enum nd_status nd_htp_table(const struct nd_htp_job *job, struct nd_error *err)
         job->qvalues->x[k] = values.x[is_once ? k : (size_t)qvalue];
     }
     *job->is_covered = true;
-    if (is_joined(job, variable))
-        nd_htp_note_table(job);
+    nd_htp_note_table(job, note_of(job, variable));
     return ND_OK;
 }
 

@@ -111,7 +111,8 @@ static void judge(struct nd_twin *twin, const struct nd_exact_layer *layer, cons
         mark(twin, layer->tensor, "the arithmetic of such a layer is not known: rounded exactly");
     else if (nd_layer_trial_is_uncertain(trial, layer, p, chosen))
         mark(twin, layer->tensor, "in which of several ways the chip makes such a layer is not certain");
-    else if (is_by_itself && trial->doubt[p] > 0 && !nd_layer_is_sure_chain(layer, trial->memory))
+    else if (is_by_itself && trial->doubt[p] > 0 && !nd_layer_is_sure_chain(layer, trial->memory) &&
+             !nd_layer_is_sure_product(layer, trial->memory))
         mark(twin, layer->tensor, not_complete);
 }
 

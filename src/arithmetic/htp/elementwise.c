@@ -141,7 +141,7 @@ enum { RATIO_BITS = 10, LEAST_BITS = 3 };
 
 /* And Sub: an Add with the second multiplier below 0. uint16 with its first operand broadcast: not looked at.
  */
-static enum nd_status add(const struct nd_htp_job *job, struct nd_error *err)
+static enum nd_status add_two(const struct nd_htp_job *job, struct nd_error *err)
 {
     bool is_word = job->layer->dtype == ND_DTYPE_U16, subtracts = job->call->node->op_type[0] == 'S';
     if (job->call->n_inputs != 2 || job->call->opset < 7 || !nd_htp_all_are(job, 2, job->layer->dtype))
@@ -149,8 +149,6 @@ static enum nd_status add(const struct nd_htp_job *job, struct nd_error *err)
     const struct nd_array *first = job->call->inputs[0].values, *second = job->call->inputs[1].values;
     if (is_word && subtracts && first->n < second->n)
         return ND_OK;
-    if (!is_word && has_number(job))
-        return nd_htp_table(job, err);
     const struct nd_quant *a = nd_htp_plain(job, 0), *b = nd_htp_plain(job, 1);
     double r1 = ratio_of(job, 0), r2 = ratio_of(job, 1);
     /* Quantisers give many sums the scale a + b, so that their sum is next to 1. */
@@ -166,6 +164,30 @@ static enum nd_status add(const struct nd_htp_job *job, struct nd_error *err)
     if (subtracts)
         f.m2 = -f.m2;
     return is_word ? add_as_words(job, &f, k, err) : add_as_bytes(job, &f, k, err);
+}
+
+/* With a number a table, unless it is made in parts and what reads it is no table, either
+ * (docs/science/htp-arithmetic.md#two-tables). */
+static enum nd_status add(const struct nd_htp_job *job, struct nd_error *err)
+{
+    struct nd_htp_replaced other;
+    if (job->layer->dtype == ND_DTYPE_U16 || job->call->n_inputs != 2)
+        return add_two(job, err);
+    if (!has_number(job))
+        return add_two(nd_htp_read_before_table(job, &other), err);
+    ND_TRY(nd_htp_table(job, err));
+    size_t from = nd_htp_is_number(job, 0) ? 1 : 0;
+    if (!*job->is_covered || job->memory == NULL || !nd_htp_is_in_parts(job, from))
+        return ND_OK;
+    struct nd_array sums = {0};
+    bool is_covered = false;
+    struct nd_htp_job alone = *job;
+    alone.qvalues = &sums;
+    alone.is_covered = &is_covered;
+    ND_TRY(add_two(&alone, err));
+    if (is_covered)
+        nd_htp_remember_before(job, ND_HTP_BEFORE_TABLE, &sums);
+    return ND_OK;
 }
 
 static enum nd_status make_sum(const struct nd_htp_job *job, struct nd_error *err)
@@ -267,8 +289,10 @@ static enum nd_status scale_by(const struct nd_htp_job *job, size_t constant, bo
     if (!is_table && !(factor > 0))
         return ND_OK;
     enum nd_htp_method method = nd_htp_is_rounded_in_layout(job, !constant) ? ND_HTP_LAYOUT : ND_HTP_FIXED;
+    struct nd_htp_replaced with;
+    const struct nd_htp_job *read = divides ? job : nd_htp_read_before_table(job, &with);
     ND_TRY(is_table ? nd_htp_table(job, err)
-                    : nd_htp_multiply_by(job, !constant, method, divides ? 1 / factor : factor, err));
+                    : nd_htp_multiply_by(read, !constant, method, divides ? 1 / factor : factor, err));
     return *job->is_covered ? nd_htp_remember_product(job, !constant, err) : ND_OK;
 }
 

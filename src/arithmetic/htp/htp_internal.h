@@ -54,6 +54,8 @@ nd_htp_family nd_htp_silu16;       /* functions16.c: x Sigmoid(x), of which the 
 nd_htp_family nd_htp_table;        /* table.c: uint8 functions of one input, the others being constants */
 /* table.c: remembers input i, which the layer multiplies with or divides by a number, before it is rounded. */
 enum nd_status nd_htp_remember_product(const struct nd_htp_job *job, size_t i, struct nd_error *err);
+/* table.c: whether functions of input i are made in parts, of 8 rows each. */
+bool nd_htp_is_in_parts(const struct nd_htp_job *job, size_t i);
 /* table.c: whether that is a table, and one with what made input i. */
 bool nd_htp_joins_table(const struct nd_htp_job *job, size_t i);
 nd_htp_family
@@ -236,9 +238,18 @@ enum nd_htp_before {
     ND_HTP_BEFORE_ROUNDING, /* of a product with a number: in real numbers, which functions read */
     ND_HTP_BEFORE_FACTOR,   /* of a Mul by a number: what was multiplied, which a Softmax reads in another scale
                              */
-    ND_HTP_BEFORE_TABLE,    /* of a sum with a number in parts: quantised values, which such a product reads */
+    ND_HTP_BEFORE_TABLE,    /* of a sum with a number in parts, which is no table then: quantised values */
     ND_HTP_N_BEFORE,
 };
+/* A copy of a job, which reads other quantised values than its own. */
+enum { ND_HTP_REPLACED_INPUTS = 2 };
+struct nd_htp_replaced {
+    struct nd_htp_job job;
+    struct nd_linear_call call;
+    struct nd_linear_input inputs[ND_HTP_REPLACED_INPUTS];
+};
+/* Reads what ND_HTP_BEFORE_TABLE has. Of two inputs at most; *other is not to be copied. */
+const struct nd_htp_job *nd_htp_read_before_table(const struct nd_htp_job *job, struct nd_htp_replaced *other);
 /* Of input i; NULL: none. Telling those of the layer: takes the values. */
 const struct nd_array *nd_htp_recall_before(const struct nd_htp_job *job, size_t i, enum nd_htp_before kind);
 void nd_htp_remember_before(const struct nd_htp_job *job, enum nd_htp_before kind, struct nd_array *values);

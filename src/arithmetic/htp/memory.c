@@ -205,6 +205,22 @@ void nd_htp_remember_before(const struct nd_htp_job *job, enum nd_htp_before kin
     nd_array_deinit(values);
 }
 
+const struct nd_htp_job *nd_htp_read_before_table(const struct nd_htp_job *job, struct nd_htp_replaced *other)
+{
+    bool has_any = false;
+    other->job = *job;
+    other->call = *job->call;
+    for (size_t i = 0; i < job->call->n_inputs && i < ND_HTP_REPLACED_INPUTS; i++) {
+        const struct nd_array *before = nd_htp_recall_before(job, i, ND_HTP_BEFORE_TABLE);
+        other->inputs[i] = job->call->inputs[i];
+        other->inputs[i].values = before != NULL ? before : other->inputs[i].values;
+        has_any = has_any || before != NULL;
+    }
+    other->call.inputs = other->inputs;
+    other->job.call = &other->call;
+    return has_any && job->call->n_inputs <= ND_HTP_REPLACED_INPUTS ? &other->job : job;
+}
+
 struct nd_htp_table_note nd_htp_table_note_of(const struct nd_htp_job *job, size_t i)
 {
     return job->layer->origins[i] == ND_EXACT_FROM_LAYER ? note_of_input(job->memory, job->layer, i).table

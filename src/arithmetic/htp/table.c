@@ -116,8 +116,7 @@ static double round_product(const struct nd_quant *quant, double product)
     return nd_within((double)rintf(steps + (float)quant->zero_point[0]), 0, N_ENTRIES - 1);
 }
 
-/* A function of a tensor of that shape, which input i has, is made in parts of so many rows. */
-static bool is_in_parts(const struct nd_htp_job *job, size_t i)
+bool nd_htp_is_in_parts(const struct nd_htp_job *job, size_t i)
 {
     enum { ROWS = 8 };
     const struct nd_shape *x = &job->call->inputs[i].values->shape;
@@ -135,7 +134,7 @@ static struct nd_htp_table_note note_of(const struct nd_htp_job *job, size_t var
     if (ND_IS_ONE_OF(op_type, "LeakyRelu", "PRelu") ||
         job->call->inputs[variable].values->shape.rank > MAX_RANK)
         return (struct nd_htp_table_note){0};
-    bool is_whole = !is_in_parts(job, variable);
+    bool is_whole = !nd_htp_is_in_parts(job, variable);
     return (struct nd_htp_table_note){.is_known = is_whole || !ND_IS_ONE_OF(op_type, "Add", "Sub"),
                                       .of_mul = is_whole ||
                                                 ND_IS_ONE_OF(op_type, "Clip", "Mul", "Relu", "Sigmoid", "Tanh"),
@@ -145,7 +144,7 @@ static struct nd_htp_table_note note_of(const struct nd_htp_job *job, size_t var
 /* Whether the function is one table with a product that it reads. */
 static bool reads_products(const struct nd_htp_job *job, size_t variable)
 {
-    return !is_in_parts(job, variable) ||
+    return !nd_htp_is_in_parts(job, variable) ||
            ND_IS_ONE_OF(nd_htp_op_type(job->layer), "Add", "Clip", "Mul", "Relu", "Sigmoid", "Sub", "Tanh");
 }
 
@@ -154,7 +153,7 @@ bool nd_htp_joins_table(const struct nd_htp_job *job, size_t i)
     struct nd_htp_table_note note = nd_htp_table_note_of(job, i);
     bool is_div = strcmp(nd_htp_op_type(job->layer), "Div") == 0,
          is_product = nd_htp_recall_before(job, i, ND_HTP_BEFORE_ROUNDING) != NULL;
-    return is_product ? !is_div || !is_in_parts(job, i) : is_div ? note.of_div : note.of_mul;
+    return is_product ? !is_div || !nd_htp_is_in_parts(job, i) : is_div ? note.of_div : note.of_mul;
 }
 
 enum nd_status nd_htp_remember_product(const struct nd_htp_job *job, size_t i, struct nd_error *err)

@@ -103,6 +103,10 @@ bool nd_layer_is_sure_chain(const struct nd_exact_layer *layer, const struct nd_
 /* The same of a uint8 product with a number: whether it is known how what was read lies. */
 bool nd_layer_is_sure_product(const struct nd_exact_layer *layer, const struct nd_layer_memory *memory);
 
+/* Whether functions of a tensor of that shape, which lies flat, are made in parts of 8 rows each
+ * (docs/science/htp-arithmetic.md#two-tables). */
+bool nd_htp_is_shape_of_parts(const struct nd_shape *shape);
+
 /* In which layout the device has what a layer made, in the order in which it makes them
  * (docs/science/htp-arithmetic.md#layout). */
 enum nd_htp_layout { ND_HTP_UNKNOWN, ND_HTP_FLAT, ND_HTP_BLOCKED };

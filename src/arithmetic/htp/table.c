@@ -116,13 +116,16 @@ static double round_product(const struct nd_quant *quant, double product)
     return nd_within((double)rintf(steps + (float)quant->zero_point[0]), 0, N_ENTRIES - 1);
 }
 
-bool nd_htp_is_in_parts(const struct nd_htp_job *job, size_t i)
+bool nd_htp_is_shape_of_parts(const struct nd_shape *shape)
 {
     enum { ROWS = 8 };
-    const struct nd_shape *x = &job->call->inputs[i].values->shape;
-    int64_t n_rows = x->rank >= 2 ? x->dims[x->rank - 2] : 1;
-    return !nd_htp_is_laid_out(job, i) && n_rows > ROWS && n_rows % ROWS == 0 &&
-           (x->rank == 2 || x->dims[x->rank - 3] == 1);
+    int64_t n_rows = shape->rank >= 2 ? shape->dims[shape->rank - 2] : 1;
+    return n_rows > ROWS && n_rows % ROWS == 0 && (shape->rank == 2 || shape->dims[shape->rank - 3] == 1);
+}
+
+bool nd_htp_is_in_parts(const struct nd_htp_job *job, size_t i)
+{
+    return !nd_htp_is_laid_out(job, i) && nd_htp_is_shape_of_parts(&job->call->inputs[i].values->shape);
 }
 
 /* What reads the layer and multiplies with a number, or divides by one, is made as one table with it: found for

@@ -701,9 +701,11 @@ static bool is_made_with_others(const struct nd_layer_trial *trial, const struct
         size_t x = a->gated[layer->tensor];
         const struct nd_model_layer *half = nd_model_layer_of_tensor(trial->model, x);
         bool is_halved = half != NULL && strcmp(half->op_types, "Mul") == 0 && half->n_inputs == 1;
+        /* Its half of 1 + Tanh is made in parts, no table, and so no part of a Gelu: Magika, on three chips. */
+        bool is_in_parts = is_byte && !is_halved && nd_htp_is_shape_of_parts(&tensor->shape);
         return !(is_byte && a->gates[layer->tensor] == ND_GATE_HARD) &&
                (a->gates[layer->tensor] != ND_GATE_GELU || is_halved ||
-                !nd_reads_tanh_and_one(trial->model, own));
+                (!nd_reads_tanh_and_one(trial->model, own) && !is_in_parts));
     }
     if (strcmp(own->op_types, "Reciprocal") == 0)
         return divides_one(layer);

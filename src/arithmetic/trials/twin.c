@@ -180,7 +180,11 @@ static double handed_out(double half)
 static enum nd_status hand_out(struct nd_twin *twin, size_t tensor, const struct nd_array *values,
                                enum nd_exact_method method, struct nd_error *err)
 {
-    if (twin->found == NULL || method != ND_EXACT_AS_MADE || !nd_dtype_is_float(values->dtype))
+    const struct nd_model_layer *layer = nd_model_layer_of_tensor(twin->model, tensor);
+    bool is_given = layer != NULL && layer->n_inputs == 1 && /* floats of the model's own input */
+                    nd_model_tensor(twin->model, layer->inputs[0])->is_model_input &&
+                    ND_IS_ONE_OF(layer->op_types, "Flatten", "Reshape", "Squeeze", "Unsqueeze");
+    if (twin->found == NULL || method != ND_EXACT_AS_MADE || !nd_dtype_is_float(values->dtype) || is_given)
         return twin->found != NULL ? twin->found(twin->context, tensor, values, method, err) : ND_OK;
     ND_CLEANUP(nd_array_deinit) struct nd_array copy = {0};
     ND_TRY(nd_array_copy(values, &copy, err));

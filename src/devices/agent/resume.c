@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/memory.h"
+#include "core/items.h"
 
 /* What is read so far, with what only the reading needs. */
 struct reading {
@@ -239,10 +239,8 @@ enum nd_status nd_resume_open(const struct nd_agent_job *job, const char *path, 
 
 void nd_resume_close(struct nd_resume *resume)
 {
-    for (size_t e = 0; e < resume->n_tensors; e++)
-        free(resume->tensors[e].fragments);
-    ND_FREE_ALL(resume->tensors, resume->first_pass, resume->n_runs, resume->libraries.items,
-                resume->nodes.items);
+    ND_FREE_EACH(resume->tensors, resume->n_tensors, .fragments);
+    ND_FREE_ALL(resume->first_pass, resume->n_runs, resume->libraries.items, resume->nodes.items);
     nd_spool_reader_close(&resume->reader);
     *resume = (struct nd_resume){0};
 }

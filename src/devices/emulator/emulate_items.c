@@ -1,10 +1,9 @@
-/* The items of an emulated device: read from text, and written as text. The words and their meaning: emulate.h.
- */
+/* The items of an emulated device: read from text, and written as text. The words: emulate.h. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/error.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "devices/emulator/emulate_internal.h"
 #include "npudiff/core/parse.h"
 
@@ -169,20 +168,16 @@ static enum nd_status fail_program(const struct nd_emu_item *item, const char *v
 static enum nd_status find_word(const struct nd_emu_item *item, const char *name, size_t *out,
                                 struct nd_error *err)
 {
-    struct nd_strbuf names = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf names = {0};
     for (size_t w = 0; w < N_WORDS; w++) {
         if (strcmp(name, words[w].name) == 0) {
-            nd_strbuf_deinit(&names);
             *out = w;
             return ND_OK;
         }
         nd_strbuf_printf(&names, "%s%s", w > 0 ? ", " : "", words[w].name);
     }
-    enum nd_status status =
-        nd_fail(err, ND_E_DEVICE_PROFILE, item->text, "item '%s': no word '%s'; there are %s", item->text, name,
-                names.text != NULL ? names.text : "");
-    nd_strbuf_deinit(&names);
-    return status;
+    return nd_fail(err, ND_E_DEVICE_PROFILE, item->text, "item '%s': no word '%s'; there are %s", item->text,
+                   name, names.text != NULL ? names.text : "");
 }
 
 /* fallback has either a tensor or an operator; its arithmetic is float32. */
@@ -241,48 +236,37 @@ static char *spell_out(const char *text)
 
 enum nd_status nd_emulation_add(struct nd_emulation *emulation, const char *text, struct nd_error *err)
 {
-    struct nd_emu_item item = {.text = spell_out(text)};
-    char *head = nd_strdup(item.text);
-    enum nd_status status = head != NULL ? ND_OK : nd_fail_memory(err);
+    ND_CLEANUP(free_item) struct nd_emu_item item = {.text = spell_out(text)};
+    ND_FREED char *head = nd_strdup(item.text);
+    ND_TRY_MEMORY(head != NULL, err);
     if (emulation->n == 0 && emulation->capacity == 0)
         emulation->seed = 1;
-    if (status == ND_OK && *text == '\0')
-        status = nd_fail(err, ND_E_DEVICE_PROFILE, text, "an item is empty");
-    if (status == ND_OK && strchr(text, ',') != NULL)
-        status = nd_fail(err, ND_E_DEVICE_PROFILE, text, "item '%s' holds a comma", text);
-    if (status == ND_OK) {
-        char *value = strchr(head, '=');
-        if (value != NULL)
-            *value++ = '\0';
-        status = parse_parts(head, value, &item, err);
-    }
-    if (status == ND_OK &&
-        !nd_grow((void **)&emulation->items, &emulation->capacity, emulation->n + 1, sizeof *emulation->items))
-        status = nd_fail_memory(err);
-    free(head);
-    if (status != ND_OK) {
-        free_item(&item);
-        return status;
-    }
+    if (*text == '\0')
+        return nd_fail(err, ND_E_DEVICE_PROFILE, text, "an item is empty");
+    if (strchr(text, ',') != NULL)
+        return nd_fail(err, ND_E_DEVICE_PROFILE, text, "item '%s' holds a comma", text);
+    char *value = strchr(head, '=');
+    if (value != NULL)
+        *value++ = '\0';
+    ND_TRY(parse_parts(head, value, &item, err));
+    ND_TRY_MEMORY(
+        nd_grow((void **)&emulation->items, &emulation->capacity, emulation->n + 1, sizeof *emulation->items),
+        err);
     if (item.word == ND_EMU_SEED)
         emulation->seed = item.seed;
-    emulation->items[emulation->n++] = item;
-    return ND_OK;
+    struct nd_emu_item *added = &emulation->items[emulation->n++];
+    return ND_GIVE(added, item);
 }
 
 enum nd_status nd_emulation_parse(const char *text, struct nd_emulation *out, struct nd_error *err)
 {
-    struct nd_emulation emulation = {0};
-    char *copy = nd_strdup(text), *rest = copy, *item;
-    enum nd_status status = copy != NULL ? ND_OK : nd_fail_memory(err);
-    while (status == ND_OK && (item = strsep(&rest, ",")) != NULL)
-        status = nd_emulation_add(&emulation, item, err);
-    free(copy);
-    if (status == ND_OK)
-        *out = emulation;
-    else
-        nd_emulation_deinit(&emulation);
-    return status;
+    ND_CLEANUP(nd_emulation_deinit) struct nd_emulation emulation = {0};
+    ND_FREED char *copy = nd_strdup(text);
+    char *rest = copy, *item;
+    ND_TRY_MEMORY(copy != NULL, err);
+    while ((item = strsep(&rest, ",")) != NULL)
+        ND_TRY(nd_emulation_add(&emulation, item, err));
+    return ND_GIVE(out, emulation);
 }
 
 char *nd_emulation_text(const struct nd_emulation *emulation)
@@ -295,9 +279,7 @@ char *nd_emulation_text(const struct nd_emulation *emulation)
 
 void nd_emulation_deinit(struct nd_emulation *emulation)
 {
-    for (size_t i = 0; i < emulation->n; i++)
-        free_item(&emulation->items[i]);
-    free(emulation->items);
+    ND_DEINIT_EACH(free_item, emulation->items, emulation->n);
     *emulation = (struct nd_emulation){0};
 }
 

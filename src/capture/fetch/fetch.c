@@ -200,27 +200,18 @@ static bool find_code(const struct nd_fetch_answer *answer, char *code, size_t n
 
 static const char *meaning_of(int status, const struct nd_fetch_place *place)
 {
-    switch (status) {
-    case 401:
-    case 403:
-        return place->is_s3 && place->key == NULL
+    if (status == 401 || status == 403)
+        return !place->is_s3 ? "the server refuses it"
+               : place->key == NULL
                    ? "the server refuses it; AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set"
-               : place->is_s3 ? "the server refuses it to these AWS_* credentials"
-                              : "the server refuses it";
-    case 404:
-    case 410:
+                   : "the server refuses it to these AWS_* credentials";
+    if (status == 404 || status == 410)
         return "the server does not have it";
-    case 301:
-    case 302:
-    case 303:
-    case 307:
-    case 308:
+    if ((status >= 301 && status <= 303) || status == 307 || status == 308)
         return place->is_s3 ? "the bucket is in a different region: set AWS_REGION"
                             : "the server sends elsewhere";
-    default:
-        return status >= 500 || status == 429 ? "the server cannot answer now"
-                                              : "the server gives an answer that npudiff does not know";
-    }
+    return status >= 500 || status == 429 ? "the server cannot answer now"
+                                          : "the server gives an answer that npudiff does not know";
 }
 
 static enum nd_status fail_status(const struct nd_fetch_answer *answer, const struct nd_fetch_place *place,
@@ -455,22 +446,11 @@ static enum nd_status ask_once(struct nd_fetch_link *link, struct nd_fetch_answe
 /* Whether the next try may end differently. Not after a limit of time: three times as long helps nobody. */
 static bool may_pass(CURLcode code, int http_status)
 {
-    switch (code) {
-    case CURLE_OK:
-    case CURLE_WRITE_ERROR: /* npudiff has read enough of it */
-        return http_status == 429 || http_status == 500 || http_status == 502 || http_status == 503 ||
-               http_status == 504;
-    case CURLE_COULDNT_CONNECT:
-    case CURLE_GOT_NOTHING:
-    case CURLE_PARTIAL_FILE:
-    case CURLE_RECV_ERROR:
-    case CURLE_SEND_ERROR:
-    case CURLE_HTTP2:
-    case CURLE_HTTP2_STREAM:
-        return true;
-    default:
-        return false;
-    }
+    if (code == CURLE_OK || code == CURLE_WRITE_ERROR) /* npudiff has read enough of it */
+        return http_status == 429 || http_status == 500 || (http_status >= 502 && http_status <= 504);
+    return code == CURLE_COULDNT_CONNECT || code == CURLE_GOT_NOTHING || code == CURLE_PARTIAL_FILE ||
+           code == CURLE_RECV_ERROR || code == CURLE_SEND_ERROR || code == CURLE_HTTP2 ||
+           code == CURLE_HTTP2_STREAM;
 }
 
 static enum nd_status fail_transfer(const struct nd_fetch_link *link, CURLcode code, struct nd_error *err)

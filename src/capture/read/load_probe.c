@@ -372,7 +372,7 @@ static enum nd_status nd_capture_load_part(const struct nd_capture *capture, cha
                                            struct nd_error *err)
 {
     ND_FREED char *owned = path;
-    ND_TRY_MEMORY(path != NULL, err);
+    ND_TRY_MEMORY(owned != NULL, err);
     return nd_capture_load(capture, path, wanted, out, n_rows, err);
 }
 

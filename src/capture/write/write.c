@@ -149,7 +149,7 @@ enum nd_status nd_writer_put(struct nd_capture_writer *writer, char *path, enum 
                              const struct nd_shape *shape, const void *data, struct nd_error *err)
 {
     ND_FREED char *owned = path;
-    ND_TRY_MEMORY(path != NULL, err);
+    ND_TRY_MEMORY(owned != NULL, err);
     size_t n_bytes;
     ND_TRY(nd_shape_size_bytes(shape, dtype, &n_bytes, err));
     ND_CLEANUP(nd_hdf5_close) hid_t type = nd_hdf5_type_make(dtype);
@@ -214,20 +214,16 @@ static enum nd_status put_public_attr(struct nd_capture_writer *writer, const ch
     ND_CLEANUP(nd_hdf5_close) hid_t group = H5Gopen2(writer->file, path, H5P_DEFAULT);
     if (group < 0)
         return nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, path, "cannot open group '%s'", path);
-    struct nd_writer_attr made = {.key = attr->key, .is_scalar = true, .n = 1};
-    switch (attr->type) {
-    case ND_ATTR_STRING:
+    bool is_whole_number = attr->type == ND_ATTR_I64;
+    struct nd_writer_attr made = {.key = attr->key,
+                                  .dtype = is_whole_number ? ND_DTYPE_I64 : ND_DTYPE_F64,
+                                  .is_scalar = true,
+                                  .n = 1,
+                                  .data = is_whole_number ? (const void *)&attr->i64 : &attr->f64};
+    if (attr->type == ND_ATTR_STRING) {
+        made.dtype = ND_DTYPE_NONE;
         made.data = attr->string != NULL ? attr->string : "";
         made.n = strlen(made.data);
-        break;
-    case ND_ATTR_I64:
-        made.dtype = ND_DTYPE_I64;
-        made.data = &attr->i64;
-        break;
-    case ND_ATTR_F64:
-        made.dtype = ND_DTYPE_F64;
-        made.data = &attr->f64;
-        break;
     }
     return H5Aexists(group, attr->key) <= 0 ? nd_writer_put_attr(group, path, &made, err)
                                             : nd_fail(err, ND_E_CAPTURE_SCHEMA, path,

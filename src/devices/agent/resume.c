@@ -139,30 +139,17 @@ static bool take_chunk(struct reading *reading, const struct nd_record *record)
 static bool take_record(struct reading *reading, const struct nd_record *record)
 {
     struct nd_resume *resume = reading->resume;
-    switch (record->kind) {
-    case ND_RECORD_RUNTIME:
+    if (record->kind == ND_RECORD_RUNTIME)
         resume->runtime = *record;
-        return true;
-    case ND_RECORD_RESUME:
-        resume->n_before++;
-        return true;
-    case ND_RECORD_LIBRARY:
-        return add_record(reading, &resume->libraries, record);
-    case ND_RECORD_NODE:
-        return add_record(reading, &resume->nodes, record);
-    case ND_RECORD_PASS:
-        return take_pass(reading, record);
-    case ND_RECORD_OUTPUT:
-        return take_output(reading, record);
-    case ND_RECORD_FRAGMENT:
-        return take_fragment(reading, record);
-    case ND_RECORD_CHUNK:
-        return take_chunk(reading, record);
-    case ND_RECORD_SAMPLE:
-        return take_sample(reading, record);
-    default:
-        return true;
-    }
+    resume->n_before += record->kind == ND_RECORD_RESUME;
+    return record->kind == ND_RECORD_LIBRARY    ? add_record(reading, &resume->libraries, record)
+           : record->kind == ND_RECORD_NODE     ? add_record(reading, &resume->nodes, record)
+           : record->kind == ND_RECORD_PASS     ? take_pass(reading, record)
+           : record->kind == ND_RECORD_OUTPUT   ? take_output(reading, record)
+           : record->kind == ND_RECORD_FRAGMENT ? take_fragment(reading, record)
+           : record->kind == ND_RECORD_CHUNK    ? take_chunk(reading, record)
+           : record->kind == ND_RECORD_SAMPLE   ? take_sample(reading, record)
+                                                : true;
 }
 
 /* What is kept, of which nothing is trusted but that it was written whole. */

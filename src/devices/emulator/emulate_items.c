@@ -98,45 +98,27 @@ static bool parse_pair(enum value kind, const char *value, struct nd_emu_item *i
     const char *second;
     if (!split(value, first, &second))
         return false;
-    switch (kind) {
-    case CHANNEL_AND_AMOUNT:
+    if (kind == CHANNEL_AND_AMOUNT)
         return parse_channel(first, &item->channel) && nd_parse_i64(second, &item->first) && item->first != 0;
-    case CHANNEL_AND_FACTOR:
+    if (kind == CHANNEL_AND_FACTOR)
         return parse_channel(first, &item->channel) && nd_parse_double(second, &item->real) && item->real > 0;
-    case FIRST_AND_COUNT:
-        return nd_parse_i64(first, &item->first) && nd_parse_i64(second, &item->second) && item->first >= 0 &&
-               item->second >= 1;
-    default:
-        return nd_parse_i64(first, &item->first) && nd_parse_i64(second, &item->second) &&
-               item->first <= item->second;
-    }
+    return nd_parse_i64(first, &item->first) && nd_parse_i64(second, &item->second) &&
+           (kind == FIRST_AND_COUNT ? item->first >= 0 && item->second >= 1 : item->first <= item->second);
 }
 
 static bool parse_value(enum value kind, const char *value, struct nd_emu_item *item)
 {
-    switch (kind) {
-    case A_ARITHMETIC:
+    if (kind == A_ARITHMETIC)
         return parse_arithmetic(value, &item->arithmetic);
-    case A_SEED:
+    if (kind == A_SEED)
         return nd_parse_u64(value, &item->seed);
-    case A_PROBABILITY:
+    if (kind == A_PROBABILITY)
         return nd_parse_double(value, &item->real) && item->real > 0 && item->real <= 1;
-    case N_BITS:
+    if (kind == N_BITS)
         return nd_parse_i64(value, &item->first) && item->first >= 2 && item->first <= 52;
-    case A_NUMBER:
-        return nd_parse_i64(value, &item->first);
-    case A_SHIFT:
-        return nd_parse_i64(value, &item->first) && item->first != 0;
-    case CHANNEL_AND_AMOUNT:
-    case CHANNEL_AND_FACTOR:
-    case FIRST_AND_COUNT:
-    case LOW_AND_HIGH:
-        return parse_pair(kind, value, item);
-    case NO_VALUE:
-    case AN_OPERATOR:
-        break;
-    }
-    return false;
+    if (kind == A_NUMBER || kind == A_SHIFT)
+        return nd_parse_i64(value, &item->first) && (kind == A_NUMBER || item->first != 0);
+    return kind != NO_VALUE && kind != AN_OPERATOR && parse_pair(kind, value, item);
 }
 
 static enum nd_status fail_usage(const struct nd_emu_item *item, const struct word *word, struct nd_error *err)

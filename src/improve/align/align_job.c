@@ -235,15 +235,12 @@ static enum nd_status add_chipset(struct nd_align_job *job, const char *name, st
     if (chipset == NULL)
         return nd_fail(err, ND_E_OPTION_VALUE, name,
                        "'%s' is no chipset that npudiff knows; 'npudiff devices' lists them", name);
-    switch (nd_expect_of_arch(chipset->arch)) {
-    case ND_EXPECT_V69:
+    if (nd_expect_of_arch(chipset->arch) == ND_EXPECT_V69)
         return add_arithmetic(job, "htp-v69", err);
-    case ND_EXPECT_V73:
+    if (nd_expect_of_arch(chipset->arch) == ND_EXPECT_V73)
         return add_arithmetic(job, "htp-v73", err);
-    default:
-        return nd_fail(err, ND_E_OPTION_VALUE, name, "the arithmetic of '%s' (%s) is not known", name,
-                       chipset->arch);
-    }
+    return nd_fail(err, ND_E_OPTION_VALUE, name, "the arithmetic of '%s' (%s) is not known", name,
+                   chipset->arch);
 }
 
 enum nd_status nd_align_find_arithmetics(struct nd_align_job *job, const char *const *names, size_t n,

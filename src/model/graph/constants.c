@@ -48,19 +48,8 @@ static double element_from_bits(enum nd_dtype dtype, uint32_t bits)
 
 static bool is_handled(enum nd_dtype dtype)
 {
-    switch (dtype) {
-    case ND_DTYPE_F32:
-    case ND_DTYPE_F16:
-    case ND_DTYPE_BF16:
-    case ND_DTYPE_U8:
-    case ND_DTYPE_I8:
-    case ND_DTYPE_U16:
-    case ND_DTYPE_I16:
-    case ND_DTYPE_I32:
-        return true;
-    default:
-        return false;
-    }
+    return dtype == ND_DTYPE_F32 || dtype == ND_DTYPE_F16 || dtype == ND_DTYPE_BF16 || dtype == ND_DTYPE_U8 ||
+           dtype == ND_DTYPE_I8 || dtype == ND_DTYPE_U16 || dtype == ND_DTYPE_I16 || dtype == ND_DTYPE_I32;
 }
 
 /* Decodes the n elements from wherever the tensor has them; false when there are fewer or more. */

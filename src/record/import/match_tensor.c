@@ -43,16 +43,12 @@ static bool range_of(enum nd_dtype dtype, double *low, double *high)
 
 static void put_qvalue(enum nd_dtype dtype, void *qvalues, size_t i, int qvalue)
 {
-    switch (dtype) {
-    case ND_DTYPE_U16:
+    if (dtype == ND_DTYPE_U16)
         ((uint16_t *)qvalues)[i] = (uint16_t)qvalue;
-        return;
-    case ND_DTYPE_I16:
+    else if (dtype == ND_DTYPE_I16)
         ((int16_t *)qvalues)[i] = (int16_t)qvalue;
-        return;
-    default:
+    else
         ((uint8_t *)qvalues)[i] = (uint8_t)qvalue;
-    }
 }
 
 static void note_miss(struct nd_grid_miss *miss, size_t i, double value, double nearest)

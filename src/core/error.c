@@ -60,22 +60,10 @@ void nd_error_context(struct nd_error *err, const char *fmt, ...)
 
 enum nd_exit nd_status_exit_code(enum nd_status status)
 {
-    switch (status) {
-    case ND_OK:
-        return ND_EXIT_SAME;
-    case ND_ERR_NOT_COMPARABLE:
-        return ND_EXIT_NOT_COMPARABLE;
-    case ND_ERR_DEVICE:
-        return ND_EXIT_DEVICE_FAILED;
-    case ND_ERR_USAGE:
-    case ND_ERR_IO:
-    case ND_ERR_FORMAT:
-    case ND_ERR_UNSUPPORTED:
-    case ND_ERR_NOT_FOUND:
-    case ND_ERR_MEMORY:
-        break;
-    }
-    return ND_EXIT_TROUBLE;
+    return status == ND_OK                   ? ND_EXIT_SAME
+           : status == ND_ERR_NOT_COMPARABLE ? ND_EXIT_NOT_COMPARABLE
+           : status == ND_ERR_DEVICE         ? ND_EXIT_DEVICE_FAILED
+                                             : ND_EXIT_TROUBLE;
 }
 
 static int severity_of(enum nd_exit code)

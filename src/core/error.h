@@ -5,9 +5,8 @@
 
 #include "npudiff/core/error_ids.h"
 
-/* Fills err (nullable) and returns the status that belongs to id, so that a caller can write
- * `return nd_fail(err, ND_E_FILE_OPEN, path, "cannot open '%s': %s", path, strerror(errno));`.
- * object is nullable. */
+/* Fills err (nullable) and returns the status that belongs to id, so that a caller can write `return
+ * nd_fail(err, ND_E_FILE_OPEN, path, "cannot open '%s': %s", path, strerror(errno));`. object is nullable. */
 enum nd_status nd_fail(struct nd_error *err, enum nd_error_id id, const char *object, const char *fmt, ...)
     ND_PRINTF(4, 5);
 
@@ -33,11 +32,10 @@ void nd_error_context(struct nd_error *err, const char *fmt, ...) ND_PRINTF(2, 3
 /* The same for memory: nd_fail_memory(err) unless it was made. `ND_TRY_MEMORY(path != NULL, err);` */
 #define ND_TRY_MEMORY(is_made, err) ND_TRY((is_made) ? ND_OK : nd_fail_memory(err))
 
-/* ---- options structs of callers that were compiled against another version of the public headers. The
- * first member of such a struct is `size_t struct_size`: the size that the caller knows. New members are
- * only added at the end, after the old end of the struct (never into padding), and zero in them means what
- * the library did before they existed. npudiff/npudiff.h states these rules for callers; tools/abi checks
- * them ---- */
+/* ---- options structs of callers that were compiled against another version of the public headers. The first
+ * member of such a struct is `size_t struct_size`: the size that the caller knows. New members are only added
+ * at the end, after the old end of the struct (never into padding), and zero in them means what the library did
+ * before they existed. npudiff/npudiff.h states these rules for callers; tools/abi checks them ---- */
 
 /* Copies what the caller gave over `own`, our struct of own_bytes, which holds the defaults before the call. A
  * shorter struct leaves the defaults in the members that it lacks; a longer one is accepted while the bytes

@@ -20,8 +20,7 @@ size_t nd_machine_memory(void);
 /* n elements of size_bytes, zeroed, or NULL. n = 0 gives a pointer that can be freed. */
 void *nd_calloc(size_t n, size_t size_bytes);
 
-/* A tensor buffer: 64-byte aligned, zeroed, readable 64 bytes past its end. free() it. NULL when out of memory.
- */
+/* A tensor buffer: 64-byte aligned, zeroed, readable 64 bytes past its end. free() it. NULL: no memory. */
 void *nd_tensor_alloc(size_t size_bytes);
 /* The same with any bytes in it. */
 void *nd_tensor_room(size_t size_bytes);
@@ -31,8 +30,7 @@ char *nd_strdup(const char *text);
 
 /* A part of a text that could not be had looks like one that is empty, and the text would go on without it. So
  * nd_strdup, a string (base/strbuf.h) and a tree (report/tree.h) note what they lose, for their thread, and who
- * hands out a whole text asks at its end whether anything is lost. Asking forgets it, as nd_fail_memory does.
- */
+ * hands out a whole text asks at its end. Asking forgets it, as nd_fail_memory does. */
 void nd_note_lost_text(void);
 bool nd_take_lost_text(void);
 
@@ -40,9 +38,8 @@ bool nd_take_lost_text(void);
 #define ND_FREE_ALL(...) nd_free_all((void *[]){__VA_ARGS__}, sizeof((void *[]){__VA_ARGS__}) / sizeof(void *))
 void nd_free_all(void *const *all, size_t n);
 
-/* Grows the array *items of *capacity elements so that it holds n_needed; doubles. False: out of memory, the
- * array is as it was. Usage: nd_grow((void **)&list->items, &list->capacity, list->n + 1, sizeof *list->items)
- */
+/* Grows the array *items of *capacity elements so that it holds n_needed; doubles. False: no memory, the array
+ * is as it was. Usage: nd_grow((void **)&list->items, &list->capacity, list->n + 1, sizeof *list->items) */
 bool nd_grow(void **items, size_t *capacity, size_t n_needed, size_t item_bytes);
 
 /* A local variable that owns something gives it back wherever its function returns: `ND_FREED char *path =
@@ -58,8 +55,7 @@ static inline void nd_free_variable(void *variable)
     free(owned);
 }
 
-/* Hands what such a variable owns to who asked for it, at the end of a function: `return ND_GIVE(out, path);`
- */
+/* Hands what such a variable owns to who asked, at the end of a function: `return ND_GIVE(out, path);` */
 #define ND_GIVE(out, owned) nd_give((out), &(owned), sizeof(*(out) = (owned)))
 
 static inline enum nd_status nd_give(void *out, void *owned, size_t n_bytes)

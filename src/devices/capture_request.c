@@ -100,9 +100,7 @@ static char *nd_runner_job_text(const struct nd_capture_job *capture)
 
 void nd_capture_job_free_passes(struct nd_agent_job *job)
 {
-    for (size_t p = 0; p < job->n_passes; p++)
-        ND_FREE_ALL(job->passes[p].model, job->passes[p].checks);
-    free(job->passes);
+    ND_FREE_BOTH(job->passes, job->n_passes, .model, .checks);
     ND_FREE_EACH(job->tensors, job->n_tensors, .output);
     job->passes = NULL;
     job->n_passes = 0;
@@ -111,19 +109,6 @@ void nd_capture_job_free_passes(struct nd_agent_job *job)
 }
 
 /* ---- tensors that are recorded through floats ---- */
-
-bool nd_capture_job_use_floats(struct nd_capture_job *capture, size_t tensor, bool as_floats)
-{
-    struct nd_dequantised floats;
-    if (!nd_model_find_dequantised(capture->model, tensor, &floats) || capture->as_floats[tensor] == as_floats)
-        return false;
-    if (!as_floats)
-        nd_job_remove_float_node(&capture->job, floats.node);
-    else if (!nd_job_add_float_node(&capture->job, floats.node))
-        return false;
-    capture->as_floats[tensor] = as_floats;
-    return true;
-}
 
 enum nd_status nd_capture_job_tensor(const struct nd_capture_job *capture, const struct nd_tensor *tensor,
                                      size_t index, struct nd_job_tensor *out, struct nd_error *err)
@@ -222,20 +207,16 @@ enum nd_status nd_capture_job_set_passes(struct nd_capture_job *capture, size_t 
 enum nd_status nd_capture_job_trial(const struct nd_capture_job *capture, const size_t *tensors, size_t n,
                                     struct nd_agent_job *trial, struct nd_error *err)
 {
+    ND_CLEANUP(nd_capture_job_free_passes)
     struct nd_agent_job job = capture->job; /* shares everything but its pass */
     job.n_probes = 0;
     job.tensors = NULL;
     job.n_tensors = 0;
     job.n_passes = 1;
     job.passes = nd_calloc(1, sizeof *job.passes);
-    enum nd_status status = job.passes != NULL
-                                ? make_model(capture, "trial.onnx", tensors, n, &job.passes[0].model, err)
-                                : nd_fail_memory(err);
-    if (status == ND_OK)
-        *trial = job;
-    else
-        nd_capture_job_free_passes(&job);
-    return status;
+    ND_TRY_MEMORY(job.passes != NULL, err);
+    ND_TRY(make_model(capture, "trial.onnx", tensors, n, &job.passes[0].model, err));
+    return ND_GIVE(trial, job);
 }
 
 void nd_capture_options_init_sized(struct nd_capture_options *options, size_t struct_size)
@@ -262,8 +243,7 @@ bool nd_capture_job_is_untouched(const struct nd_capture_job *capture)
     return strcmp(tensor_spec(capture), "none") == 0;
 }
 
-/* With "none" a tensor is what an application gets: the graph's own output, not the quantised values behind it.
- */
+/* With "none" a tensor is what applications get: the graph's own output, not the quantised values behind it. */
 static enum nd_status use_plain_output(const struct nd_model *model, struct nd_tensor *tensor,
                                        struct nd_error *err)
 {
@@ -512,9 +492,8 @@ enum nd_status nd_capture_job_init(struct nd_capture_job *capture, struct nd_err
 
 void nd_capture_job_deinit(struct nd_capture_job *capture)
 {
-    for (size_t i = 0; i < capture->n_tensors; i++)
-        nd_tensor_deinit(&capture->tensors[i]);
-    ND_FREE_ALL(capture->tensors, capture->selected, capture->pass_of_tensor, capture->as_floats,
-                capture->moved, capture->left_out, capture->untouched, capture->untouched_why);
+    ND_DEINIT_EACH(nd_tensor_deinit, capture->tensors, capture->n_tensors);
+    ND_FREE_ALL(capture->selected, capture->pass_of_tensor, capture->as_floats, capture->moved,
+                capture->left_out, capture->untouched, capture->untouched_why);
     nd_job_deinit(&capture->job);
 }

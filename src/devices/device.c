@@ -7,7 +7,7 @@
 #include "arithmetic/exact/linear/rounding.h"
 #include "arithmetic/trials/twin.h"
 #include "core/files/file.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/text/strbuf.h"
 #include "devices/agent/runtime/runtime.h"
 #include "devices/emulator/emulate.h"
@@ -164,14 +164,10 @@ static const char *const harmless[] = {"device_id",
 
 static bool is_harmless(const char *key)
 {
-    for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++)
-        if (strcmp(key, harmless[i]) == 0)
-            return true;
-    return false;
+    return nd_find_text(harmless, sizeof harmless / sizeof *harmless, sizeof *harmless, key) != NULL;
 }
 
-/* ND_E_DEVICE_OPTION when an option is not known to be harmless: it may name a file that is written, or a
- * library. */
+/* ND_E_DEVICE_OPTION when an option is not known to be harmless: it may name a file to write, or a library. */
 static enum nd_status nd_device_check_options(const struct nd_device *device, const char *uri,
                                               struct nd_error *err)
 {
@@ -246,10 +242,8 @@ static enum nd_status find(struct nd_device *device, const char *uri, const char
                        "device '%s': '%s' is no name of a runner: small letters, digits, '-' and '_'; 'npudiff "
                        "devices' lists those there are",
                        uri, what);
-    enum nd_status status = nd_runner_find(what, &runtime->ort_library, err);
-    if (status == ND_OK && (runtime->id = nd_strdup(what)) == NULL)
-        status = nd_fail_memory(err);
-    return status;
+    ND_TRY(nd_runner_find(what, &runtime->ort_library, err));
+    return (runtime->id = nd_strdup(what)) != NULL ? ND_OK : nd_fail_memory(err);
 }
 
 static enum nd_status name(struct nd_device *device, const char *uri, bool is_path, const char *query,
@@ -267,23 +261,17 @@ static enum nd_status name(struct nd_device *device, const char *uri, bool is_pa
  * ND_E_RUNNER_START, ND_E_DEVICE_UNKNOWN: no name, or an option that is not of the form key=value. */
 static enum nd_status nd_exec_parse(const char *uri, struct nd_device *out, struct nd_error *err)
 {
-    struct nd_device device = {.kind = ND_DEVICE_EXEC, .n_threads = 1};
-    char *text = nd_strdup(uri + strlen(scheme));
+    ND_CLEANUP(nd_device_deinit) struct nd_device device = {.kind = ND_DEVICE_EXEC, .n_threads = 1};
+    ND_FREED char *text = nd_strdup(uri + strlen(scheme));
     ND_TRY_MEMORY(text != NULL, err);
     char *query = strchr(text, '?');
     if (query != NULL)
         *query++ = '\0';
-    enum nd_status status = find(&device, uri, text, err);
-    if (status == ND_OK)
-        status = name(&device, uri, strchr(text, '/') != NULL, query, err);
-    if (status == ND_OK && query != NULL)
-        status = nd_device_apply_query(&device, uri, query, err);
-    free(text);
-    if (status == ND_OK)
-        *out = device;
-    else
-        nd_device_deinit(&device);
-    return status;
+    ND_TRY(find(&device, uri, text, err));
+    ND_TRY(name(&device, uri, strchr(text, '/') != NULL, query, err));
+    if (query != NULL)
+        ND_TRY(nd_device_apply_query(&device, uri, query, err));
+    return ND_GIVE(out, device);
 }
 
 /* The profile of an emulated device (emulator/emulate.h): from the URI or from a YAML file. */
@@ -434,8 +422,7 @@ static void put_kind(struct nd_strbuf *out, const struct nd_device *device)
         nd_strbuf_printf(out, "@%s", device->runtime.id);
 }
 
-/* Makes the canonical URI, of runtime and chipset as far as they are known. query: what follows '?', or NULL.
- */
+/* Makes the canonical URI, of runtime and chipset as far as known. query: what follows '?', or NULL. */
 static enum nd_status nd_device_name(struct nd_device *device, const char *query, struct nd_error *err)
 {
     struct nd_strbuf canonical = {0};
@@ -488,6 +475,12 @@ static enum nd_status find_twin(struct nd_device *device, const char *uri, const
     return nd_device_set_option(device, "sdk", sdk, err);
 }
 
+/* The runtime of that id for this machine, or the newest installed one for NULL. */
+static enum nd_status nd_runtime_find(const char *id, struct nd_runtime_info *out, struct nd_error *err)
+{
+    return nd_runtime_find_abi(id, nd_abi_here(), out, err);
+}
+
 /* References need no runtime but npudiff itself. What is installed for another machine is seen when its ABI is
  * known. */
 static enum nd_status find_runtime(struct nd_device *device, const char *uri, const char *id,
@@ -530,33 +523,24 @@ static enum nd_status set_profile(struct nd_device *device, const struct nd_emul
 static enum nd_status parse_emulated(const char *uri, const char *what, struct nd_device *out,
                                      struct nd_error *err)
 {
-    struct nd_device device = {.kind = ND_DEVICE_EMULATED, .n_threads = 1};
-    struct nd_emulation emulation = {0};
+    ND_CLEANUP(nd_device_deinit) struct nd_device device = {.kind = ND_DEVICE_EMULATED, .n_threads = 1};
+    ND_CLEANUP(nd_emulation_deinit) struct nd_emulation emulation = {0};
     struct nd_profile_file file = {0};
-    struct nd_strbuf canonical = {0}, label = {0};
     enum nd_status status = nd_profile_read(what, &emulation, &file, err);
+    ND_FREED char *text = file.text;
     if (status == ND_OK)
         status = set_profile(&device, &emulation, &file, what, err);
     if (status == ND_OK)
         status = find_runtime(&device, uri, NULL, err);
-    if (status == ND_OK) {
-        nd_strbuf_printf(&canonical, "emu:%s", device.option_values[0]);
-        nd_strbuf_printf(&label, "emu:%s", file.text != NULL ? nd_path_base(what) : what);
-        device.uri = nd_strbuf_take(&canonical);
-        device.label = nd_strbuf_take(&label);
-        device.optimisation = nd_strdup("disable");
-        if (device.uri == NULL || device.label == NULL || device.optimisation == NULL)
-            status = nd_fail_memory(err);
-    } else {
+    if (status != ND_OK) {
         nd_error_context(err, "device '%s'", uri);
+        return status;
     }
-    nd_emulation_deinit(&emulation);
-    free(file.text);
-    if (status == ND_OK)
-        *out = device;
-    else
-        nd_device_deinit(&device);
-    return status;
+    device.uri = nd_text("emu:%s", device.option_values[0]);
+    device.label = nd_text("emu:%s", text != NULL ? nd_path_base(what) : what);
+    device.optimisation = nd_strdup("disable");
+    ND_TRY_MEMORY(device.uri != NULL && device.label != NULL && device.optimisation != NULL, err);
+    return ND_GIVE(out, device);
 }
 
 /* Whether a device of this kind and way can run elsewhere. ND_E_DEVICE_UNKNOWN. */
@@ -601,9 +585,7 @@ static enum nd_status parse_plain(const char *uri, const char *what, struct nd_d
         ND_TRY(nd_device_name(device, query, err));
     if (device->transport == ND_TRANSPORT_NONE)
         ND_TRY(nd_device_default_options(device, err));
-    if (query != NULL)
-        ND_TRY(nd_device_apply_query(device, uri, query, err));
-    return ND_OK;
+    return query != NULL ? nd_device_apply_query(device, uri, query, err) : ND_OK;
 }
 
 static enum nd_status parse_here(const char *uri, struct nd_device *device, struct nd_error *err)
@@ -617,27 +599,21 @@ static enum nd_status parse_here(const char *uri, struct nd_device *device, stru
 static enum nd_status parse_elsewhere(const char *uri, struct nd_device *device, struct nd_error *err)
 {
     ND_CLEANUP(nd_remote_uri_deinit) struct nd_remote_uri parts = {0};
-    struct nd_strbuf label = {0};
-    enum nd_status status = nd_remote_uri_parse(uri, &parts, err);
-    if (status == ND_OK) {
-        device->transport = parts.transport;
-        device->method = parts.method;
-        status = parse_plain(uri, parts.device, device, err);
-        if (status != ND_OK && err != NULL && err->id == ND_E_RUNTIME_MISSING && parts.rest[0] == '@')
-            nd_error_context(err, "device '%s' (an adb server is written with its port: '@HOST:5037')", uri);
-    }
-    if (status == ND_OK)
-        status = nd_device_reach(uri, parts.transport, &parts.address, err);
-    if (status == ND_OK) {
-        device->address = parts.address;
-        parts.address = NULL;
-        nd_strbuf_printf(&label, "%s:%s%s", nd_transport_name(device->transport), device->address, parts.rest);
-        device->label = nd_strbuf_take(&label);
-        const char *query = strchr(parts.device, '?');
-        status = device->label != NULL ? nd_device_name(device, query != NULL ? query + 1 : NULL, err)
-                                       : nd_fail_memory(err);
-    }
-    return status;
+    ND_TRY(nd_remote_uri_parse(uri, &parts, err));
+    device->transport = parts.transport;
+    device->method = parts.method;
+    enum nd_status status = parse_plain(uri, parts.device, device, err);
+    if (status != ND_OK && err != NULL && err->id == ND_E_RUNTIME_MISSING && parts.rest[0] == '@')
+        nd_error_context(err, "device '%s' (an adb server is written with its port: '@HOST:5037')", uri);
+    if (status != ND_OK)
+        return status;
+    ND_TRY(nd_device_reach(uri, parts.transport, &parts.address, err));
+    device->address = parts.address;
+    parts.address = NULL;
+    device->label = nd_text("%s:%s%s", nd_transport_name(device->transport), device->address, parts.rest);
+    ND_TRY_MEMORY(device->label != NULL, err);
+    const char *query = strchr(parts.device, '?');
+    return nd_device_name(device, query != NULL ? query + 1 : NULL, err);
 }
 
 /* Captures store it as a text; a longer one would fail as the capture is written. */
@@ -672,14 +648,9 @@ enum nd_status nd_device_parse_trusted(const char *uri, struct nd_device *out, s
         return parse_emulated(uri, uri + strlen(emulated), out, err);
     if (nd_exec_is_uri(uri))
         return nd_exec_parse(uri, out, err);
-    struct nd_device device = {.n_threads = 1};
-    enum nd_status status =
-        nd_uri_is_remote(uri) ? parse_elsewhere(uri, &device, err) : parse_here(uri, &device, err);
-    if (status == ND_OK)
-        *out = device;
-    else
-        nd_device_deinit(&device);
-    return status;
+    ND_CLEANUP(nd_device_deinit) struct nd_device device = {.n_threads = 1};
+    ND_TRY(nd_uri_is_remote(uri) ? parse_elsewhere(uri, &device, err) : parse_here(uri, &device, err));
+    return ND_GIVE(out, device);
 }
 
 /* ---- when the URI is read ---- */

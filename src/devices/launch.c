@@ -159,8 +159,7 @@ static enum nd_status start_agent(const struct nd_agent_start *start, pid_t *pid
         problem = nd_child_start(&agent, pid);
     if (problem != 0 && *log_fd >= 0)
         close(*log_fd);
-    if (null_fd >= 0)
-        close(null_fd);
+    nd_fd_close(&null_fd);
     return problem == 0 ? ND_OK
                         : nd_fail(err, ND_E_DEVICE_AGENT, start->agent, "cannot start '%s': %s", start->agent,
                                   strerror(problem));
@@ -316,8 +315,7 @@ enum nd_status nd_agent_launch(const struct nd_agent_start *start, struct nd_age
     nd_watch_end(&watch);
     close(log_fd);
     free(spool);
-    /* An interrupt from the terminal reaches the agent too, which may be faster than the look at is_cancelled.
-     */
+    /* An interrupt from the terminal reaches the agent, too, maybe before is_cancelled is looked at. */
     bool is_cancelled =
         ended.error.id == ND_E_CANCELLED || (ending.wait_status != 0 && nd_watch_is_cancelled(&watch));
     status = check(start, &ending, is_cancelled, &ended, err);

@@ -126,11 +126,6 @@ struct nd_planned_pass {
 enum nd_status nd_capture_job_set_passes(struct nd_capture_job *capture, size_t n_passes,
                                          const struct nd_planned_pass *planned, struct nd_error *err);
 
-/* Records a tensor of the model, by its index, through the floats that its DequantizeLinear makes, or again as
- * quantised values; from the next nd_capture_job_set_passes and nd_capture_job_trial on. False where no
- * DequantizeLinear makes floats of its quantised values, or out of memory: nothing changed then. */
-bool nd_capture_job_use_floats(struct nd_capture_job *capture, size_t tensor, bool as_floats);
-
 /* How a job records a tensor. index: of the tensor in the model. out->output belongs to the caller. */
 enum nd_status nd_capture_job_tensor(const struct nd_capture_job *capture, const struct nd_tensor *tensor,
                                      size_t index, struct nd_job_tensor *out, struct nd_error *err);
@@ -150,8 +145,7 @@ size_t nd_capture_job_n_samples(const struct nd_capture_job *capture);
  * quantised values of a tensor. */
 #define ND_OFF_GRID_OPTION "off-grid"
 
-/* Devices: their options, and what of one on another machine can be said only when the machine has been asked.
- */
+/* Devices: their options, and what of one on another machine is known only when the machine was asked. */
 
 /* ND_E_DEVICE_UNKNOWN: float64 is for float models, and what else is evaluated here for quantised ones. */
 enum nd_status nd_device_suits_model(const struct nd_device *device, const struct nd_model *model,

@@ -393,8 +393,7 @@ static struct nd_loss_sums add_parts(const struct nd_loss_run *run, size_t step,
     return sums;
 }
 
-/* Some of the sample's values into their own place: spread over the tensor, but not in step with its channels.
- */
+/* Some of the sample's values into their own place: spread over the tensor, not in step with its channels. */
 static void keep_values(const struct nd_loss_run *run, size_t step, const struct nd_array *layer)
 {
     const double golden = 0.6180339887498949;
@@ -735,17 +734,17 @@ static bool is_whole(const struct nd_loss_run *run, size_t step)
 static enum nd_status take_layer(struct nd_loss_run *run, size_t step, const struct nd_array *layer,
                                  struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     if (!is_whole(run, step) || run->values[step].n != layer->n)
         return ND_OK;
     const double *real = nd_loss_real(run, step)->x;
-    if (run->is_wanted != NULL && run->is_wanted[step])
-        status = nd_loss_keep(&run->real, &run->introduced[step], err);
-    for (size_t i = 0; i < layer->n && status == ND_OK && run->is_wanted != NULL && run->is_wanted[step]; i++)
-        run->introduced[step].x[i] = real[i] - layer->x[i];
-    if (run->sums == NULL || status != ND_OK)
-        return status;
-    status = nd_loss_find_before(run, step, err);
+    if (run->is_wanted != NULL && run->is_wanted[step]) {
+        ND_TRY(nd_loss_keep(&run->real, &run->introduced[step], err));
+        for (size_t i = 0; i < layer->n; i++)
+            run->introduced[step].x[i] = real[i] - layer->x[i];
+    }
+    if (run->sums == NULL)
+        return ND_OK;
+    enum nd_status status = nd_loss_find_before(run, step, err);
     if (status == ND_OK)
         nd_add_losses(run, step, layer);
     if (!run->study->holds_before)

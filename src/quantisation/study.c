@@ -150,19 +150,18 @@ static enum nd_status conclude(struct nd_search *search, struct nd_error *err)
 {
     struct nd_quantisation *out = search->study->out;
     bool are_told[MAX_LAYERS * ND_MAX_CANDIDATES];
-    enum nd_status status = ND_OK;
     for (size_t i = 0; i < search->n; i++)
         are_told[i] = is_told(search, i);
-    for (size_t i = 0; i < search->n && status == ND_OK; i++)
+    for (size_t i = 0; i < search->n; i++)
         if (are_told[i])
-            status = tell(&out->layers[search->candidates[i].step], &search->candidates[i], err);
+            ND_TRY(tell(&out->layers[search->candidates[i].step], &search->candidates[i], err));
     for (size_t i = 0; i < out->n_ranked; i++) {
         struct nd_quantised_layer *layer = &out->layers[out->ranked[i]];
         bool is_worth_it = layer->effect_share >= accused_share && layer->n_remedies > 0 &&
                            layer->remedies[0].output_gain_db >= accused_gain;
         layer->is_accused = layer->cause == ND_LOSS_NOT_FINITE || (can_be_mended(layer->cause) && is_worth_it);
     }
-    return status;
+    return ND_OK;
 }
 
 /* Remedies of the layers that matter most, measured at the outputs, and which layers are accused. */
@@ -408,9 +407,8 @@ static void nd_study_deinit(struct nd_study *study)
         ND_FREE_ALL(study->values[s].values, study->values[s].errors);
     ND_FREE_ALL(study->inputs, study->float_tensor, study->float_input, study->step_of_float, study->sums);
     ND_DEINIT_EACH(nd_array_deinit, study->outputs, study->n_samples * study->plan->n_steps);
-    for (size_t i = 0; study->references != NULL && i < study->n_samples * study->plan->n_steps; i++)
-        nd_packed_deinit(&study->references[i]);
-    ND_FREE_ALL(study->references, study->has_reference);
+    ND_DEINIT_EACH(nd_packed_deinit, study->references, study->n_samples * study->plan->n_steps);
+    free(study->has_reference);
     for (size_t s = 0; study->channels != NULL && s < study->plan->n_steps; s++)
         free(study->channels[s].shift);
     for (size_t s = 0; study->flats != NULL && s < study->plan->n_steps; s++)
@@ -490,23 +488,19 @@ static size_t choose_layers(const struct nd_study *study, double *noise, size_t 
 /* noise[n_steps]: error introduced over variance. */
 static enum nd_status find_causes(struct nd_study *study, double *noise, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t s = 0; s < study->plan->n_steps && status == ND_OK; s++) {
-        struct nd_value_facts facts = {0};
+    for (size_t s = 0; s < study->plan->n_steps; s++) {
+        ND_CLEANUP(nd_value_facts_deinit) struct nd_value_facts facts = {0};
         sum_up(study, s);
         if (!study->out->layers[s].is_known)
             continue;
-        status = nd_loss_value_facts(&study->values[s], &facts, err);
+        ND_TRY(nd_loss_value_facts(&study->values[s], &facts, err));
         noise[s] = study->out->layers[s].introduced > 0 ? facts.noise_to_signal : 0;
-        if (status == ND_OK)
-            status = nd_find_cause(study, s, &facts, err);
-        if (status == ND_OK)
-            status = nd_flat_channels_say(study, s, err);
+        ND_TRY(nd_find_cause(study, s, &facts, err));
+        ND_TRY(nd_flat_channels_say(study, s, err));
         if (study->out->layers[s].cause == ND_LOSS_NOT_FINITE)
             noise[s] = HUGE_VAL; /* first of all */
-        nd_value_facts_deinit(&facts);
     }
-    return status;
+    return ND_OK;
 }
 
 /* By effect; but the effect of no numbers cannot be measured. */

@@ -6,8 +6,7 @@
  *     values.c      what the float values of a tensor look like; quantisers of tensors and of constants
  *     cause.c       why a layer introduces its error, from the numbers
  *     trials.c      what each layer's error does to the outputs, and what a changed model would give there
- *     candidates.c  changes that could help
- *     equalise.c    layers scaled against each other */
+ *     candidates.c  changes that could help; layers scaled against each other */
 #pragma once
 
 #include <stddef.h>
@@ -29,15 +28,13 @@ struct nd_range {
     double low, high;
 };
 
-/* The quantiser whose quantised values cover the range, and zero with it, as ONNX Runtime's calibration makes
- * it. */
+/* The quantiser whose values cover the range, and zero with it, as ONNX Runtime's calibration makes it. */
 struct nd_fit nd_fit_range(struct nd_range range, double low_qvalue, double high_qvalue);
 /* What its quantised values stand for. */
 struct nd_range nd_range_of_fit(const struct nd_fit *fit);
 /* x after quantising and dequantising. */
 double nd_fit_apply(const struct nd_fit *fit, double x);
 /* The same of x[n], in place. */
-void nd_fit_apply_all(const struct nd_fit *fit, double *x, size_t n);
 /* Mean square of the error; 0 for n = 0. */
 double nd_fit_error(const struct nd_fit *fit, const float *values, size_t n);
 
@@ -98,8 +95,7 @@ struct nd_loss_sums {
     double low, high; /* of the float model */
 };
 
-/* Some of the float values of a step, and the error that the layer introduced in each; NaN where nothing is
- * known. */
+/* Some float values of a step, and the error that the layer introduced in each; NaN: nothing is known. */
 struct nd_loss_values {
     size_t n_per_sample, n; /* n: of all samples */
     float *values, *errors; /* [n] in the order of the samples */
@@ -307,21 +303,13 @@ void nd_promotions_destroy(struct nd_promotions **promotions);
 enum nd_status nd_promotions_try(struct nd_promotions *promotions, const size_t *kept, size_t n_kept,
                                  double *sqnr_db, struct nd_error *err);
 
-/* Cross-layer equalisation: factors of the channels between two layers with which both use the one scale of
- * their weights well, and the quantised model that has them. */
-
-/* The weights, biases and ranges of a model in which some pairs of layers were equalised, quantised as before.
- */
+/* Weights, biases and ranges of a model in which some pairs of layers were equalised, quantised as before. */
 struct nd_equalised {
     size_t n_changes, n_values, n_layers;
     struct nd_change *changes;
     struct nd_array *values; /* that the changes borrow */
     double least, most;      /* factors by which channels became smaller */
 };
-
-/* pairs[n]: of study->pairs, in their order. deinit in any case, also of a zeroed one. ND_ERR_MEMORY. */
-enum nd_status nd_equalise(const struct nd_study *study, const size_t *pairs, size_t n,
-                           struct nd_equalised *out, struct nd_error *err);
 
 /* ---- remedies of layers while they are looked for ---- */
 

@@ -139,8 +139,7 @@ static enum nd_status give_step(struct worker *w, size_t step, struct nd_error *
         w->is_changed[changed] = true;
     for (size_t i = 0; i < study->n_float_inputs; i++)
         w->is_input_changed[i] = changed == SIZE_MAX && plan->float_inputs[i] == study->float_input[step];
-    enum nd_status status =
-        nd_rerun_make(&w->cut, plan->float_model, w->is_changed, w->is_given, w->is_input_changed, err);
+    ND_TRY(nd_rerun_make(&w->cut, plan->float_model, w->is_changed, w->is_given, w->is_input_changed, err));
     if (changed != SIZE_MAX) {
         w->cut.is_skipped[changed] = true;
         w->cut.is_ignored[changed] = false;
@@ -152,7 +151,7 @@ static enum nd_status give_step(struct worker *w, size_t step, struct nd_error *
         if (tensor != SIZE_MAX && w->cut.is_skipped[tensor])
             w->run.given[tensor] = s == step ? w->run.introduced[s] : w->run.values[s];
     }
-    return status;
+    return ND_OK;
 }
 
 /* The step's error alone. run.introduced becomes the float values with the error. */
@@ -236,9 +235,9 @@ static enum nd_status make_room(struct effects *effects, struct nd_error *err)
     effects->base = nd_calloc(n, sizeof *effects->base);
     effects->noise = nd_calloc(n * (effects->n_steps + 1), sizeof *effects->noise);
     effects->workers = nd_calloc(study->n_threads, sizeof *effects->workers);
-    if (effects->is_wanted == NULL || effects->signal == NULL || effects->base == NULL ||
-        effects->noise == NULL || effects->workers == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(effects->is_wanted != NULL && effects->signal != NULL && effects->base != NULL &&
+                      effects->noise != NULL && effects->workers != NULL,
+                  err);
     for (size_t i = 0; i < effects->n_steps; i++)
         effects->is_wanted[effects->steps[i]] = true;
     return ND_OK;
@@ -260,9 +259,8 @@ enum nd_status nd_measure_effects(struct nd_study *study, const size_t *steps, s
         conclude(&effects);
     else if (err != NULL)
         *err = introduced;
-    for (size_t i = 0; i < study->n_threads && effects.workers != NULL; i++)
-        end(&effects.workers[i]);
-    ND_FREE_ALL(effects.is_wanted, effects.signal, effects.base, effects.noise, effects.workers);
+    ND_DEINIT_EACH(end, effects.workers, study->n_threads);
+    ND_FREE_ALL(effects.is_wanted, effects.signal, effects.base, effects.noise);
     return status;
 }
 
@@ -312,6 +310,13 @@ static const struct nd_change *range_of(const struct nd_trial_worker *w, size_t 
         if (w->trial->changes[i].is_range && w->trial->changes[i].step == step)
             return &w->trial->changes[i];
     return NULL;
+}
+
+static void nd_fit_apply_all(const struct nd_fit *fit, double *x, size_t n)
+{
+    const struct nd_fit own = *fit;
+    for (size_t i = 0; i < n; i++)
+        x[i] = nd_fit_apply(&own, x[i]);
 }
 
 static enum nd_status round_changed(void *context, const struct nd_exact_values *values,
@@ -371,14 +376,13 @@ static enum nd_status give_input(struct nd_trial_worker *w, const struct nd_chan
     size_t tensor = plan->steps[change->step].tensor;
     const struct nd_array *values = &w->run.values[change->step];
     struct nd_array *input = &w->inputs[change->step];
-    enum nd_status status =
-        nd_array_make_room(input, ND_DTYPE_F32, &w->run.reference[change->step].tensor_view.shape, err);
-    for (size_t i = 0; i < input->n && status == ND_OK; i++)
+    ND_TRY(nd_array_make_room(input, ND_DTYPE_F32, &w->run.reference[change->step].tensor_view.shape, err));
+    for (size_t i = 0; i < input->n; i++)
         input->x[i] = nd_fit_apply(&change->fit, values->x[i]);
     w->given[tensor] = *input;
     w->cut.is_skipped[tensor] = true;
     w->cut.is_ignored[tensor] = false;
-    return status;
+    return ND_OK;
 }
 
 static void clear(struct nd_trial_worker *w)
@@ -532,25 +536,23 @@ static enum nd_status follow_changes(struct nd_trial_worker *w, const struct nd_
     return status;
 }
 
-/* worker->trial in the sample of worker->run, which was run: fills noise. Errors are those of
- * nd_exact_graph_run. */
+/* worker->trial in the sample of worker->run, which was run: fills noise. Errors as of nd_exact_graph_run. */
 static enum nd_status nd_trial_worker_run(struct nd_trial_worker *w, struct nd_error *err)
 {
     const struct nd_study *study = w->run.study;
     bool is_done = false;
-    enum nd_status status = prepare(w, err);
+    ND_TRY(prepare(w, err));
     const struct nd_exact_options options = options_of(w, give_reference);
-    if (status == ND_OK)
-        status = follow_changes(w, &options, &is_done, err);
+    ND_TRY(follow_changes(w, &options, &is_done, err));
     /* An output that depends on a change and is not found has no error that is known. */
-    for (size_t o = 0; o < w->n_outputs && status == ND_OK; o++) {
+    for (size_t o = 0; o < w->n_outputs; o++) {
         size_t tensor = study->plan->steps[w->outputs[o]].tensor;
         bool is_same = w->cut.is_skipped[tensor] && !w->is_changed[tensor];
         if (is_same || !is_done)
             w->noise[o] = is_same ? nd_trial_worker_base_noise(w, w->outputs[o]) : NAN;
     }
-    if (status != ND_OK || is_done)
-        return status;
+    if (is_done)
+        return ND_OK;
     return nd_exact_graph_run(study->plan->graph, nd_study_inputs(study, w->run.sample), &options,
                               found_changed, w, err);
 }
@@ -706,8 +708,7 @@ enum nd_status nd_run_trials(struct nd_study *study, struct nd_trial *trials, si
         *err = introduced;
     for (size_t i = 0; i < n_trials && status == ND_OK; i++)
         conclude_of_trials(&all, i);
-    for (size_t i = 0; i < study->n_threads && all.workers != NULL; i++)
-        nd_trial_worker_end(&all.workers[i]);
-    ND_FREE_ALL(all.signal, all.base, all.noise, all.watched_base, all.watched, all.workers);
+    ND_DEINIT_EACH(nd_trial_worker_end, all.workers, study->n_threads);
+    ND_FREE_ALL(all.signal, all.base, all.noise, all.watched_base, all.watched);
     return status;
 }

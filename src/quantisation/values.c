@@ -42,13 +42,6 @@ double nd_fit_apply(const struct nd_fit *fit, double x)
     return (qvalue - fit->zero) * fit->scale;
 }
 
-void nd_fit_apply_all(const struct nd_fit *fit, double *x, size_t n)
-{
-    const struct nd_fit own = *fit;
-    for (size_t i = 0; i < n; i++)
-        x[i] = nd_fit_apply(&own, x[i]);
-}
-
 double nd_fit_error(const struct nd_fit *fit, const float *values, size_t n)
 {
     double sum = 0;
@@ -196,18 +189,11 @@ static struct nd_range min_divergence(const float *sorted, size_t n, double qval
 
 struct nd_range nd_calibrate(enum nd_calibration calibration, const float *sorted, size_t n, double qvalues)
 {
-    switch (calibration) {
-    case ND_CALIBRATE_PERCENTILE_9999:
-        return percentile(sorted, n, 0.9999);
-    case ND_CALIBRATE_PERCENTILE_999:
-        return percentile(sorted, n, 0.999);
-    case ND_CALIBRATE_ENTROPY:
-        return min_divergence(sorted, n, qvalues);
-    case ND_CALIBRATE_MSE:
-        return min_square(sorted, n, qvalues);
-    default:
-        return (struct nd_range){(double)sorted[0], (double)sorted[n - 1]};
-    }
+    return calibration == ND_CALIBRATE_PERCENTILE_9999  ? percentile(sorted, n, 0.9999)
+           : calibration == ND_CALIBRATE_PERCENTILE_999 ? percentile(sorted, n, 0.999)
+           : calibration == ND_CALIBRATE_ENTROPY        ? min_divergence(sorted, n, qvalues)
+           : calibration == ND_CALIBRATE_MSE            ? min_square(sorted, n, qvalues)
+                                             : (struct nd_range){(double)sorted[0], (double)sorted[n - 1]};
 }
 
 /* The weights and biases of a layer, before and after their quantisation. */

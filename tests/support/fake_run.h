@@ -11,7 +11,7 @@
 #include "core/memory.h"
 #include "devices/agent/agent.h"
 #include "devices/agent/spool/job_file.h"
-#include "devices/agent/spool/record_fields.h"
+#include "devices/agent/spool/spool.h"
 
 enum { FAKE_TENSORS = 7, FAKE_PROBES = 2, FAKE_PASSES = 2 };
 enum { TENSOR_QVALUES, TENSOR_PAIR, TENSOR_BIG, TENSOR_EMPTY, TENSOR_SCALAR, TENSOR_WHOLE, TENSOR_LATE };

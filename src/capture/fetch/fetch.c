@@ -11,6 +11,7 @@
 
 #include "core/memory.h"
 #include "core/processes/process.h"
+#include "core/text/strbuf.h"
 
 /* ---- libcurl ---- */
 
@@ -199,27 +200,18 @@ static bool find_code(const struct nd_fetch_answer *answer, char *code, size_t n
 
 static const char *meaning_of(int status, const struct nd_fetch_place *place)
 {
-    switch (status) {
-    case 401:
-    case 403:
-        return place->is_s3 && place->key == NULL
+    if (status == 401 || status == 403)
+        return !place->is_s3 ? "the server refuses it"
+               : place->key == NULL
                    ? "the server refuses it; AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set"
-               : place->is_s3 ? "the server refuses it to these AWS_* credentials"
-                              : "the server refuses it";
-    case 404:
-    case 410:
+                   : "the server refuses it to these AWS_* credentials";
+    if (status == 404 || status == 410)
         return "the server does not have it";
-    case 301:
-    case 302:
-    case 303:
-    case 307:
-    case 308:
+    if ((status >= 301 && status <= 303) || status == 307 || status == 308)
         return place->is_s3 ? "the bucket is in a different region: set AWS_REGION"
                             : "the server sends elsewhere";
-    default:
-        return status >= 500 || status == 429 ? "the server cannot answer now"
-                                              : "the server gives an answer that npudiff does not know";
-    }
+    return status >= 500 || status == 429 ? "the server cannot answer now"
+                                          : "the server gives an answer that npudiff does not know";
 }
 
 static enum nd_status fail_status(const struct nd_fetch_answer *answer, const struct nd_fetch_place *place,
@@ -286,9 +278,7 @@ enum nd_status nd_fetch_answer_check(const struct nd_fetch_answer *answer, const
         return fail_answer(place, "the answer is a different range than was asked for", err);
     if (answer->is_too_long)
         return fail_answer(place, "the answer is longer than it says", err);
-    if (answer->n_got != n_wanted)
-        return fail_answer(place, "the answer is shorter than it says", err);
-    return ND_OK;
+    return answer->n_got != n_wanted ? fail_answer(place, "the answer is shorter than it says", err) : ND_OK;
 }
 
 #if ND_HAVE_CURL_H
@@ -456,22 +446,11 @@ static enum nd_status ask_once(struct nd_fetch_link *link, struct nd_fetch_answe
 /* Whether the next try may end differently. Not after a limit of time: three times as long helps nobody. */
 static bool may_pass(CURLcode code, int http_status)
 {
-    switch (code) {
-    case CURLE_OK:
-    case CURLE_WRITE_ERROR: /* npudiff has read enough of it */
-        return http_status == 429 || http_status == 500 || http_status == 502 || http_status == 503 ||
-               http_status == 504;
-    case CURLE_COULDNT_CONNECT:
-    case CURLE_GOT_NOTHING:
-    case CURLE_PARTIAL_FILE:
-    case CURLE_RECV_ERROR:
-    case CURLE_SEND_ERROR:
-    case CURLE_HTTP2:
-    case CURLE_HTTP2_STREAM:
-        return true;
-    default:
-        return false;
-    }
+    if (code == CURLE_OK || code == CURLE_WRITE_ERROR) /* npudiff has read enough of it */
+        return http_status == 429 || http_status == 500 || (http_status >= 502 && http_status <= 504);
+    return code == CURLE_COULDNT_CONNECT || code == CURLE_GOT_NOTHING || code == CURLE_PARTIAL_FILE ||
+           code == CURLE_RECV_ERROR || code == CURLE_SEND_ERROR || code == CURLE_HTTP2 ||
+           code == CURLE_HTTP2_STREAM;
 }
 
 static enum nd_status fail_transfer(const struct nd_fetch_link *link, CURLcode code, struct nd_error *err)
@@ -660,34 +639,27 @@ static enum nd_status begin(struct nd_fetch *fetch, struct nd_error *err)
 {
     const struct nd_fetch_range range = {.buf = fetch->incoming, .n_bytes = BLOCK_BYTES};
     size_t n_got = 0;
-    enum nd_status status = nd_fetch_request(fetch->link, &range, true, &fetch->version, &n_got, err);
-    if (status == ND_OK)
-        status = keep_of_fetch(fetch, 0, fetch->incoming, err);
+    ND_TRY(nd_fetch_request(fetch->link, &range, true, &fetch->version, &n_got, err));
+    ND_TRY(keep_of_fetch(fetch, 0, fetch->incoming, err));
     fetch->next_block = fetch->n_ahead = 1;
-    return status;
+    return ND_OK;
 }
 
 enum nd_status nd_fetch_open(const char *url, struct nd_fetch **out, struct nd_error *err)
 {
-    struct nd_fetch *fetch = nd_calloc(1, sizeof *fetch);
-    ND_TRY_MEMORY(fetch != NULL, err);
-    if (pthread_mutex_init(&fetch->mutex, NULL) != 0) {
-        free(fetch);
+    struct nd_fetch *made = nd_calloc(1, sizeof *made);
+    ND_TRY_MEMORY(made != NULL, err);
+    if (pthread_mutex_init(&made->mutex, NULL) != 0) {
+        free(made);
         return nd_fail_memory(err);
     }
+    ND_CLEANUP(nd_fetch_close) struct nd_fetch *fetch = made;
     fetch->incoming = nd_calloc(MAX_REQUEST_BLOCKS, BLOCK_BYTES);
-    enum nd_status status = fetch->incoming != NULL ? ND_OK : nd_fail_memory(err);
-    if (status == ND_OK)
-        status = nd_fetch_place_find(url, &fetch->place, err);
-    if (status == ND_OK)
-        status = nd_fetch_link_open(&fetch->place, &fetch->link, err);
-    if (status == ND_OK)
-        status = begin(fetch, err);
-    if (status != ND_OK)
-        nd_fetch_close(&fetch);
-    else
-        *out = fetch;
-    return status;
+    ND_TRY_MEMORY(fetch->incoming != NULL, err);
+    ND_TRY(nd_fetch_place_find(url, &fetch->place, err));
+    ND_TRY(nd_fetch_link_open(&fetch->place, &fetch->link, err));
+    ND_TRY(begin(fetch, err));
+    return ND_GIVE(out, fetch);
 }
 
 void nd_fetch_close(struct nd_fetch **fetch_at)
@@ -708,4 +680,157 @@ void nd_fetch_close(struct nd_fetch **fetch_at)
 uint64_t nd_fetch_bytes(const struct nd_fetch *fetch)
 {
     return fetch->version.n_bytes;
+}
+
+/* ---- where the name of a file on a server or in a bucket leads to. docs/guides/servers.md ---- */
+
+static const char s3[] = "s3://";
+
+static bool starts_with(const char *text, const char *start)
+{
+    return strncmp(text, start, strlen(start)) == 0;
+}
+
+bool nd_fetch_is_url(const char *name)
+{
+    return starts_with(name, "http://") || starts_with(name, "https://") || starts_with(name, s3);
+}
+
+/* The host of a URL, and behind it port and path; its user and password are before that. */
+static const char *host_of(const char *url)
+{
+    const char *host = strchr(url, ':') + 3;
+    for (const char *at = host, *end = host + strcspn(host, "/?#"); at < end; at++)
+        if (*at == '@')
+            host = at + 1;
+    return host;
+}
+
+char *nd_fetch_shown(const char *name)
+{
+    if (!nd_fetch_is_url(name) || starts_with(name, s3)) /* the key of an object may have a '?' in it */
+        return nd_strdup(name);
+    const char *host = host_of(name);
+    struct nd_strbuf shown = {0};
+    nd_strbuf_append(&shown, name, (size_t)(strchr(name, ':') + 3 - name));
+    nd_strbuf_append(&shown, host, strcspn(host, "?#"));
+    return nd_strbuf_take(&shown);
+}
+
+static enum nd_status fail_name(const struct nd_fetch_place *place, const char *why, struct nd_error *err)
+{
+    return nd_fail(err, ND_E_FETCH_URL, place->shown, "no name of a file on a server: %s", why);
+}
+
+/* An empty variable is as one that is not set. */
+static const char *setting(const char *name)
+{
+    const char *text = getenv(name);
+    return text != NULL && text[0] != '\0' ? text : NULL;
+}
+
+static const char *setting_or(const char *name, const char *other)
+{
+    const char *text = setting(name);
+    return text != NULL ? text : other;
+}
+
+/* RFC 3986's unreserved characters and '/' stay; so S3 wants paths, also in what is signed. */
+static void put_path(struct nd_strbuf *buf, const char *path)
+{
+    for (; *path != '\0'; path++)
+        if (isalnum((unsigned char)*path) || strchr("-._~/", *path) != NULL)
+            nd_strbuf_append(buf, path, 1);
+        else
+            nd_strbuf_printf(buf, "%%%02X", (unsigned)(unsigned char)*path);
+}
+
+static bool is_bucket(const char *name, size_t n)
+{
+    return n >= 3 && n <= 63 && strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789.-") >= n;
+}
+
+static bool is_region(const char *name)
+{
+    return name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-")] == '\0';
+}
+
+static enum nd_status sign(struct nd_fetch_place *place, const char *region, struct nd_error *err)
+{
+    const char *key = setting("AWS_ACCESS_KEY_ID"), *secret = setting("AWS_SECRET_ACCESS_KEY");
+    const char *token = setting("AWS_SESSION_TOKEN");
+    if (key == NULL && secret == NULL)
+        return ND_OK; /* what everybody may read needs no signature */
+    if (key == NULL || secret == NULL)
+        return fail_name(place, "of AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY only one is set", err);
+    if (token != NULL && strpbrk(token, "\r\n") != NULL)
+        return fail_name(place, "AWS_SESSION_TOKEN has a line break", err);
+    place->signer = nd_text("aws:amz:%s:s3", region);
+    place->key = nd_strdup(key);
+    place->secret = nd_strdup(secret);
+    place->token_header = token != NULL ? nd_text("x-amz-security-token: %s", token) : NULL;
+    return place->signer == NULL || place->key == NULL || place->secret == NULL ||
+                   (token != NULL && place->token_header == NULL)
+               ? nd_fail_memory(err)
+               : ND_OK;
+}
+
+static enum nd_status find_object(const char *name, struct nd_fetch_place *place, struct nd_error *err)
+{
+    const char *bucket = name + strlen(s3);
+    size_t n = strcspn(bucket, "/");
+    const char *object = bucket[n] != '\0' ? bucket + n + 1 : "";
+    const char *region = setting_or("AWS_REGION", setting_or("AWS_DEFAULT_REGION", "us-east-1"));
+    const char *endpoint = setting_or("AWS_ENDPOINT_URL_S3", setting("AWS_ENDPOINT_URL"));
+    if (!is_bucket(bucket, n) || object[0] == '\0')
+        return fail_name(place, "it should be s3://BUCKET/KEY", err);
+    if (!is_region(region))
+        return fail_name(place, "AWS_REGION is no region", err);
+    if (endpoint != NULL && !starts_with(endpoint, "http://") && !starts_with(endpoint, "https://"))
+        return fail_name(place, "AWS_ENDPOINT_URL is no http:// or https:// URL", err);
+    struct nd_strbuf url = {0};
+    bool has_dot = memchr(bucket, '.', n) != NULL; /* no certificate of a wildcard fits */
+    if (endpoint != NULL) {
+        size_t n_endpoint = strlen(endpoint);
+        while (n_endpoint > 0 && endpoint[n_endpoint - 1] == '/')
+            n_endpoint--;
+        nd_strbuf_printf(&url, "%.*s/%.*s/", (int)n_endpoint, endpoint, (int)n, bucket);
+    } else if (has_dot) {
+        nd_strbuf_printf(&url, "https://s3.%s.amazonaws.com/%.*s/", region, (int)n, bucket);
+    } else {
+        nd_strbuf_printf(&url, "https://%.*s.s3.%s.amazonaws.com/", (int)n, bucket, region);
+    }
+    put_path(&url, object);
+    place->url = nd_strbuf_take(&url);
+    place->is_s3 = true;
+    return place->url == NULL ? nd_fail_memory(err) : sign(place, region, err);
+}
+
+enum nd_status nd_fetch_place_find(const char *name, struct nd_fetch_place *place, struct nd_error *err)
+{
+    *place = (struct nd_fetch_place){.shown = nd_fetch_shown(name)};
+    ND_TRY_MEMORY(place->shown != NULL, err);
+    for (const char *at = name; *at != '\0'; at++)
+        if (iscntrl((unsigned char)*at))
+            return fail_name(place, "it has control characters", err);
+    if (starts_with(name, s3))
+        return find_object(name, place, err);
+    const char *host = host_of(name);
+    if (strcspn(host, "/?#") == 0)
+        return fail_name(place, "it has no host", err);
+    if (host[-1] == '@') /* others see the arguments of a program */
+        return fail_name(place, "a user and a password belong into ~/.netrc", err);
+    place->url = nd_strdup(name);
+    return place->url == NULL ? nd_fail_memory(err) : ND_OK;
+}
+
+void nd_fetch_place_deinit(struct nd_fetch_place *place)
+{
+    free(place->shown);
+    free(place->url);
+    free(place->signer);
+    free(place->key);
+    free(place->secret);
+    free(place->token_header);
+    *place = (struct nd_fetch_place){0};
 }

@@ -104,7 +104,6 @@ void nd_fetch_close(struct nd_fetch **fetch);
 uint64_t nd_fetch_bytes(const struct nd_fetch *fetch);
 
 /* Bytes [offset, offset + n_bytes), which lie in the file (asserted), into buf. Any thread may call it; one
- * request is made at a time. As nd_fetch_open, and ND_E_CAPTURE_CHANGED: the server has a different file now.
- */
+ * request is made at a time. As nd_fetch_open, and ND_E_CAPTURE_CHANGED: it is another file now. */
 enum nd_status nd_fetch_read(struct nd_fetch *fetch, uint64_t offset, void *buf, size_t n_bytes,
                              struct nd_error *err);

@@ -18,8 +18,7 @@ struct nd_chunk_decoder {
 /* Frees what it keeps and zeroes it. */
 void nd_chunk_decoder_deinit(struct nd_chunk_decoder *decoder);
 
-/* A chunk as it lies in a file, and the filters that it went through (HDF5's filter mask may have switched one
- * off). */
+/* A chunk as it lies in a file, and the filters it went through (HDF5's filter mask may switch one off). */
 struct nd_stored_chunk {
     const void *bytes;
     size_t n_bytes;

@@ -9,11 +9,10 @@
 #include <unistd.h>
 
 #include "capture/fetch/fetch.h"
-#include "capture/hdf5/drivers.h"
 #include "capture/hdf5/libhdf5.h"
 #include "capture/hdf5/reading.h"
 #include "core/files/file.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/text/strbuf.h"
 
 /* ---- links and attributes (in the child) ---- */
@@ -61,8 +60,7 @@ static size_t nd_hdf5_text_bytes(hid_t type)
 
 static enum nd_status read_attr(hid_t id, const char *path, struct nd_index_attr *attr, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    hid_t type = H5Aget_type(id), space = H5Aget_space(id);
+    ND_CLEANUP(nd_hdf5_close) hid_t type = H5Aget_type(id), space = H5Aget_space(id);
     H5S_class_t space_class = H5Sget_simple_extent_type(space);
     int rank = H5Sget_simple_extent_ndims(space);
     hsize_t n[1] = {1};
@@ -75,25 +73,19 @@ static enum nd_status read_attr(hid_t id, const char *path, struct nd_index_attr
                             H5Sget_simple_extent_dims(space, n, NULL) == 1);
     attr->n = n[0];
     if (elem_bytes == 0 || !is_simple)
-        status = nd_fail(err, ND_E_CAPTURE_SCHEMA, path,
-                         "attribute '%s' of '%s' is not a number, a list of numbers or fixed-length text",
-                         attr->name, path);
-    else if (n[0] > MAX_ATTR_BYTES || elem_bytes > MAX_ATTR_BYTES || attr->n * elem_bytes > MAX_ATTR_BYTES)
-        status = nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "attribute '%s' of '%s' is larger than %d bytes",
-                         attr->name, path, MAX_ATTR_BYTES);
-    if (status != ND_OK)
-        goto out;
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, path,
+                       "attribute '%s' of '%s' is not a number, a list of numbers or fixed-length text",
+                       attr->name, path);
+    if (n[0] > MAX_ATTR_BYTES || elem_bytes > MAX_ATTR_BYTES || attr->n * elem_bytes > MAX_ATTR_BYTES)
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "attribute '%s' of '%s' is larger than %d bytes",
+                       attr->name, path, MAX_ATTR_BYTES);
     attr->n_bytes = attr->n * elem_bytes;
     attr->bytes = nd_calloc(attr->n_bytes + 1, 1);
-    if (attr->bytes == NULL)
-        status = nd_fail_memory(err);
-    else if (attr->n > 0 && H5Aread(id, type, attr->bytes) < 0)
-        status = nd_hdf5_fail(err, ND_E_CAPTURE_SCHEMA, path, "attribute '%s' of '%s' cannot be read",
-                              attr->name, path);
-out:
-    H5Sclose(space);
-    H5Tclose(type);
-    return status;
+    ND_TRY_MEMORY(attr->bytes != NULL, err);
+    if (attr->n > 0 && H5Aread(id, type, attr->bytes) < 0)
+        return nd_hdf5_fail(err, ND_E_CAPTURE_SCHEMA, path, "attribute '%s' of '%s' cannot be read", attr->name,
+                            path);
+    return ND_OK;
 }
 
 static herr_t keep_attr(hid_t id, const char *name, const H5A_info_t *info, void *data)
@@ -114,7 +106,7 @@ static herr_t keep_attr(hid_t id, const char *name, const H5A_info_t *info, void
     }
     struct nd_index_attr *attr = &object->attrs[object->n_attrs++];
     *attr = (struct nd_index_attr){.name = nd_strdup(name)};
-    hid_t opened = H5Aopen(id, name, H5P_DEFAULT);
+    ND_CLEANUP(nd_hdf5_close) hid_t opened = H5Aopen(id, name, H5P_DEFAULT);
     if (attr->name == NULL)
         list->status = nd_fail_memory(list->err);
     else if (opened < 0)
@@ -122,8 +114,6 @@ static herr_t keep_attr(hid_t id, const char *name, const H5A_info_t *info, void
                                     "attribute '%s' of '%s' cannot be opened", name, object->path);
     else
         list->status = read_attr(opened, object->path, attr, list->err);
-    if (opened >= 0)
-        H5Aclose(opened);
     return list->status == ND_OK ? 0 : -1;
 }
 
@@ -205,9 +195,7 @@ static enum nd_status nd_index_list_links(hid_t group, const char *path, struct 
 
 static void nd_index_names_deinit(struct nd_index_names *names)
 {
-    for (size_t i = 0; i < names->n; i++)
-        free(names->items[i]);
-    free(names->items);
+    ND_FREE_ITEMS(names->items, names->n);
     *names = (struct nd_index_names){0};
 }
 
@@ -444,8 +432,7 @@ static bool is_in_place(const struct nd_index *index, size_t i)
 }
 
 /* In the parent: takes the objects that come, until the end, and sorts them. index->file_bytes is set before.
- * What no file of that size and schema can hold is refused as reading->damaged: the file may have taken the
- * child over. */
+ * What no file of that size and schema holds is reading->damaged: the file may have taken the child over. */
 static enum nd_status nd_index_receive(struct nd_index *index, struct nd_reading *reading, struct nd_error *err)
 {
     bool has_record = true;
@@ -594,32 +581,29 @@ static enum nd_status place_chunks(const struct nd_index *index, hid_t dataset, 
 
 static enum nd_status describe(hid_t dataset, struct nd_index_object *object, struct nd_error *err)
 {
-    hid_t type = H5Dget_type(dataset), space = H5Dget_space(dataset);
+    ND_CLEANUP(nd_hdf5_close) hid_t type = H5Dget_type(dataset), space = H5Dget_space(dataset);
     hsize_t dims[ND_MAX_RANK] = {0};
-    enum nd_status status = ND_OK;
     H5S_class_t space_class = H5Sget_simple_extent_type(space);
     int rank = H5Sget_simple_extent_ndims(space);
     object->dtype = nd_hdf5_type_dtype(type);
     object->elem_bytes =
         object->dtype != ND_DTYPE_NONE ? nd_dtype_size_bytes(object->dtype) : nd_hdf5_text_bytes(type);
+    object->shape.rank = 0;
     if (object->elem_bytes == 0)
-        status = nd_fail(err, ND_E_CAPTURE_SCHEMA, object->path,
-                         "'%s' has a type that is neither a number nor fixed-length UTF-8 text", object->path);
-    else if (space_class != H5S_SIMPLE || rank < 1 || rank > ND_MAX_RANK ||
-             H5Sget_simple_extent_dims(space, dims, NULL) != rank)
-        status = nd_fail(err, ND_E_CAPTURE_SCHEMA, object->path, "'%s' has rank %d; 1 to %d are accepted",
-                         object->path, rank, ND_MAX_RANK);
-    object->shape.rank = status == ND_OK ? rank : 0;
-    for (int i = 0; i < object->shape.rank; i++) /* beyond INT64_MAX it becomes negative and is refused below */
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, object->path,
+                       "'%s' has a type that is neither a number nor fixed-length UTF-8 text", object->path);
+    if (space_class != H5S_SIMPLE || rank < 1 || rank > ND_MAX_RANK ||
+        H5Sget_simple_extent_dims(space, dims, NULL) != rank)
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, object->path, "'%s' has rank %d; 1 to %d are accepted",
+                       object->path, rank, ND_MAX_RANK);
+    object->shape.rank = rank;
+    for (int i = 0; i < rank; i++) /* beyond INT64_MAX it becomes negative and is refused below */
         object->shape.dims[i] = (int64_t)dims[i];
     size_t n = 0;
-    if (status == ND_OK)
-        status = nd_shape_n_elems(&object->shape, &n, err);
-    if (status == ND_OK && !nd_size_mul(n, object->elem_bytes, &object->n_bytes))
-        status = nd_fail(err, ND_E_SIZE_OVERFLOW, object->path, "the size of '%s' does not fit", object->path);
-    H5Sclose(space);
-    H5Tclose(type);
-    return status;
+    ND_TRY(nd_shape_n_elems(&object->shape, &n, err));
+    if (!nd_size_mul(n, object->elem_bytes, &object->n_bytes))
+        return nd_fail(err, ND_E_SIZE_OVERFLOW, object->path, "the size of '%s' does not fit", object->path);
+    return ND_OK;
 }
 
 /* The dataset that is open as `dataset`: its type, shape, attributes and place. */
@@ -628,18 +612,14 @@ static enum nd_status look_at_dataset(const struct nd_index *index, hid_t datase
 {
     ND_TRY(describe(dataset, object, err));
     ND_TRY(nd_index_add_attrs(index, object, dataset, err));
-    hid_t creation = H5Dget_create_plist(dataset);
+    ND_CLEANUP(nd_hdf5_close) hid_t creation = H5Dget_create_plist(dataset);
     H5D_layout_t layout = H5Pget_layout(creation);
-    enum nd_status status = ND_OK;
     if (layout == H5D_CONTIGUOUS)
-        status = place_contiguous(index, dataset, creation, object, err);
-    else if (layout == H5D_CHUNKED)
-        status = place_chunks(index, dataset, creation, object, err);
-    else
-        status = nd_fail(err, ND_E_CAPTURE_SCHEMA, object->path, "'%s' is neither contiguous nor chunked",
-                         object->path);
-    H5Pclose(creation);
-    return status;
+        return place_contiguous(index, dataset, creation, object, err);
+    if (layout == H5D_CHUNKED)
+        return place_chunks(index, dataset, creation, object, err);
+    return nd_fail(err, ND_E_CAPTURE_SCHEMA, object->path, "'%s' is neither contiguous nor chunked",
+                   object->path);
 }
 
 /* ---- all of the file (in the child) ---- */
@@ -660,18 +640,13 @@ static enum nd_status walk_child(const struct walk *walk, hid_t group, const cha
     enum nd_index_kind wanted = walk->index->schema->kind_of(path);
     if (wanted == ND_INDEX_UNKNOWN)
         return ND_OK;
-    hid_t child = H5Oopen(group, name, H5P_DEFAULT);
+    ND_CLEANUP(nd_hdf5_close) hid_t child = H5Oopen(group, name, H5P_DEFAULT);
     if (child < 0)
         return nd_hdf5_fail(err, ND_E_CAPTURE_SCHEMA, path, "'%s' cannot be opened", path);
-    H5I_type_t kind = H5Iget_type(child);
-    enum nd_status status;
-    if (kind != (wanted == ND_INDEX_GROUP ? H5I_GROUP : H5I_DATASET))
-        status = nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "'%s' is not a %s", path,
-                         wanted == ND_INDEX_GROUP ? "group" : "dataset");
-    else
-        status = (wanted == ND_INDEX_GROUP ? walk_group : walk_dataset)(walk, child, path, err);
-    H5Oclose(child);
-    return status;
+    if (H5Iget_type(child) != (wanted == ND_INDEX_GROUP ? H5I_GROUP : H5I_DATASET))
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "'%s' is not a %s", path,
+                       wanted == ND_INDEX_GROUP ? "group" : "dataset");
+    return (wanted == ND_INDEX_GROUP ? walk_group : walk_dataset)(walk, child, path, err);
 }
 
 static enum nd_status walk_group(const struct walk *walk, hid_t group, char *path, struct nd_error *err)
@@ -694,30 +669,23 @@ static enum nd_status walk_group(const struct walk *walk, hid_t group, char *pat
 static enum nd_status open_file(const char *path, struct nd_read_source *source, hid_t *file,
                                 struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     hsize_t user_block = 0;
-    hid_t creation = H5I_INVALID_HID, access = H5Pcreate(H5P_FILE_ACCESS);
+    ND_CLEANUP(nd_hdf5_close) hid_t access = H5Pcreate(H5P_FILE_ACCESS);
     if (access < 0 || nd_read_driver_set(access, source) < 0 ||
-        H5Pset_fclose_degree(access, H5F_CLOSE_STRONG) < 0) {
-        status = nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, path, "libhdf5 cannot be set up");
-        goto out;
-    }
+        H5Pset_fclose_degree(access, H5F_CLOSE_STRONG) < 0)
+        return nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, path, "libhdf5 cannot be set up");
     *file = H5Fopen(path, H5F_ACC_RDONLY, access);
     if (*file < 0) {
         bool is_cut = nd_hdf5_error_mentions("truncated file");
-        status = nd_hdf5_error_mentions("file signature not found")
-                     ? nd_fail(err, ND_E_CAPTURE_FORMAT, path, "not an HDF5 file")
-                     : nd_hdf5_fail(err, is_cut ? ND_E_CAPTURE_TRUNCATED : ND_E_CAPTURE_FORMAT, path, "%s",
-                                    is_cut ? "the file is cut off" : "not a readable HDF5 file");
-        goto out;
+        return nd_hdf5_error_mentions("file signature not found")
+                   ? nd_fail(err, ND_E_CAPTURE_FORMAT, path, "not an HDF5 file")
+                   : nd_hdf5_fail(err, is_cut ? ND_E_CAPTURE_TRUNCATED : ND_E_CAPTURE_FORMAT, path, "%s",
+                                  is_cut ? "the file is cut off" : "not a readable HDF5 file");
     }
-    creation = H5Fget_create_plist(*file);
+    ND_CLEANUP(nd_hdf5_close) hid_t creation = H5Fget_create_plist(*file);
     if (H5Pget_userblock(creation, &user_block) < 0 || user_block != 0)
-        status = nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "the file starts with a user block");
-out:
-    H5Pclose(creation);
-    H5Pclose(access);
-    return status;
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "the file starts with a user block");
+    return ND_OK;
 }
 
 /* Where the confined child has bytes from. */
@@ -810,9 +778,7 @@ enum nd_status nd_index_open(const char *path, const struct nd_index_schema *sch
     static atomic_uint_fast64_t n_opened;
     index->schema = schema;
     index->serial = atomic_fetch_add(&n_opened, 1) + 1;
-    enum nd_status status =
-        nd_fetch_is_url(path) ? open_on_server(path, index, err) : open_readable(path, index, err);
-    if (status == ND_OK)
-        status = fill(path, index, err);
-    return status == ND_OK ? ND_GIVE(out, index) : status;
+    ND_TRY(nd_fetch_is_url(path) ? open_on_server(path, index, err) : open_readable(path, index, err));
+    ND_TRY(fill(path, index, err));
+    return ND_GIVE(out, index);
 }

@@ -45,8 +45,7 @@ struct nd_index_object {
 
 enum nd_index_kind { ND_INDEX_UNKNOWN, ND_INDEX_GROUP, ND_INDEX_DATASET };
 
-/* What the index takes of a file. The functions are called in the confined child, and once more in its
- * parent. */
+/* What the index takes of a file. They are called in the confined child, and once more in its parent. */
 struct nd_index_schema {
     /* What the object at this path must be. ND_INDEX_UNKNOWN: it is left out, with all that is in it. */
     enum nd_index_kind (*kind_of)(const char *path);
@@ -85,7 +84,6 @@ const struct nd_index_object *nd_index_find(const struct nd_index *index, const 
 /* Objects directly inside the group at `path` are in [*first, *end) together with everything below them;
  * nd_index_is_child tells the direct ones. */
 void nd_index_range(const struct nd_index *index, const char *path, size_t *first, size_t *end);
-bool nd_index_is_child(const struct nd_index_object *object, const char *path);
 
 /* The attribute, or NULL. */
 const struct nd_index_attr *nd_index_attr(const struct nd_index_object *object, const char *name);
@@ -101,11 +99,9 @@ enum nd_status nd_index_read(const struct nd_index *index, const struct nd_index
 enum nd_status nd_index_read_at(const struct nd_index *index, const char *path, uint64_t offset, void *buf,
                                 size_t n_bytes, struct nd_error *err);
 
-/* The type as which tensors of this one are stored: itself, unless HDF5 has no such type and the attribute
- * `dtype` says what the bytes are (uint16 for bfloat16, int8 for int4, uint8 for bool, uint4 and 8-bit floats).
- */
+/* The type as which tensors of this one are stored: itself, unless HDF5 has none such and the attribute `dtype`
+ * says what the bytes are (uint16 for bfloat16, int8 for int4, uint8 for bool, uint4 and 8-bit floats). */
 enum nd_dtype nd_index_stored_dtype(enum nd_dtype dtype);
 
-/* "uint8", "text[12]": the type as docs/reference/capture-format.md and the content digest spell it. Returns
- * buf. */
+/* "uint8", "text[12]": the type as docs/reference/capture-format.md and the digest spell it. Returns buf. */
 char *nd_index_type_name(enum nd_dtype dtype, size_t elem_bytes, char *buf, size_t buf_size);

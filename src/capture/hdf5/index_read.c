@@ -8,13 +8,13 @@
 #include "capture/fetch/fetch.h"
 #include "capture/hdf5/chunk_decode.h"
 #include "capture/hdf5/index.h"
-#include "core/memory.h"
+#include "core/files/file.h"
+#include "core/items.h"
 
 void nd_index_object_deinit(struct nd_index_object *object)
 {
-    for (size_t a = 0; a < object->n_attrs; a++)
-        ND_FREE_ALL(object->attrs[a].name, object->attrs[a].bytes);
-    ND_FREE_ALL(object->attrs, object->chunks);
+    ND_FREE_BOTH(object->attrs, object->n_attrs, .name, .bytes);
+    free(object->chunks);
 }
 
 void nd_index_close(struct nd_index **index_at)
@@ -28,8 +28,7 @@ void nd_index_close(struct nd_index **index_at)
     }
     free(index->objects);
     nd_fetch_close(&index->fetch);
-    if (index->fd >= 0)
-        close(index->fd);
+    nd_fd_close(&index->fd);
     free(index);
     *index_at = NULL;
 }
@@ -199,25 +198,14 @@ void nd_index_range(const struct nd_index *index, const char *path, size_t *firs
     const struct nd_index_object *group = nd_index_find(index, path);
     if (group == NULL)
         return;
-    /* Paths that only start alike ("/a-b" beside "/a") lie between a group and what is inside it: "/a/" is
-     * searched. */
+    /* Paths that only start alike ("/a-b") lie between a group and what is inside it: "/a/" is searched. */
     *first = lower_bound(index, path, false);
     *end = lower_bound(index, path, true);
 }
 
-bool nd_index_is_child(const struct nd_index_object *object, const char *path)
-{
-    size_t n = strlen(path);
-    return strncmp(object->path, path, n) == 0 && object->path[n] == '/' &&
-           strchr(object->path + n + 1, '/') == NULL;
-}
-
 const struct nd_index_attr *nd_index_attr(const struct nd_index_object *object, const char *name)
 {
-    for (size_t i = 0; i < object->n_attrs; i++)
-        if (strcmp(object->attrs[i].name, name) == 0)
-            return &object->attrs[i];
-    return NULL;
+    return nd_find_text(object->attrs, object->n_attrs, sizeof *object->attrs, name);
 }
 
 enum nd_status nd_index_read_at(const struct nd_index *index, const char *path, uint64_t offset, void *buf,
@@ -329,19 +317,12 @@ enum nd_status nd_index_read(const struct nd_index *index, const struct nd_index
 
 enum nd_dtype nd_index_stored_dtype(enum nd_dtype dtype)
 {
-    switch (dtype) {
-    case ND_DTYPE_BF16:
-        return ND_DTYPE_U16;
-    case ND_DTYPE_BOOL:
-    case ND_DTYPE_F8E4M3FN:
-    case ND_DTYPE_F8E5M2:
-    case ND_DTYPE_U4:
-        return ND_DTYPE_U8;
-    case ND_DTYPE_I4:
-        return ND_DTYPE_I8;
-    default:
-        return dtype;
-    }
+    bool is_byte = dtype == ND_DTYPE_BOOL || dtype == ND_DTYPE_F8E4M3FN || dtype == ND_DTYPE_F8E5M2 ||
+                   dtype == ND_DTYPE_U4;
+    return is_byte                  ? ND_DTYPE_U8
+           : dtype == ND_DTYPE_BF16 ? ND_DTYPE_U16
+           : dtype == ND_DTYPE_I4   ? ND_DTYPE_I8
+                                    : dtype;
 }
 
 char *nd_index_type_name(enum nd_dtype dtype, size_t elem_bytes, char *buf, size_t buf_size)

@@ -51,20 +51,15 @@ enum nd_status nd_reading_ask(struct nd_reading_child *child, uint64_t offset, v
         const struct question question = {offset,
                                           n_bytes < ND_SHARED_BUFFER_BYTES ? n_bytes : ND_SHARED_BUFFER_BYTES};
         uint64_t n_answers = 0;
-        enum nd_status status = nd_reading_send(child, &mark, sizeof mark, err);
-        if (status == ND_OK)
-            status = nd_reading_send(child, &question, sizeof question, err);
-        if (status == ND_OK)
-            status = nd_reading_flush(child, err);
-        ssize_t n = -1;
-        while (status == ND_OK && (n = read(child->answers, &n_answers, sizeof n_answers)) < 0 &&
-               errno == EINTR)
+        ssize_t n;
+        ND_TRY(nd_reading_send(child, &mark, sizeof mark, err));
+        ND_TRY(nd_reading_send(child, &question, sizeof question, err));
+        ND_TRY(nd_reading_flush(child, err));
+        while ((n = read(child->answers, &n_answers, sizeof n_answers)) < 0 && errno == EINTR)
             ;
-        if (status == ND_OK && n != sizeof n_answers)
-            status =
-                nd_fail(err, ND_E_FILE_READ, child->path, "cannot read '%s': %s", child->path, strerror(errno));
-        if (status != ND_OK)
-            return status;
+        if (n != sizeof n_answers)
+            return nd_fail(err, ND_E_FILE_READ, child->path, "cannot read '%s': %s", child->path,
+                           strerror(errno));
         memcpy(to, child->shared_buffer, question.n_bytes);
         to += question.n_bytes;
         offset += question.n_bytes;
@@ -88,9 +83,7 @@ static enum nd_status nd_reading_answer(struct nd_reading *reading, struct nd_er
     ND_TRY(
         reading->fetch(reading->fetch_context, question.offset, reading->shared_buffer, question.n_bytes, err));
     const uint64_t one = 1;
-    if (write(reading->answers, &one, sizeof one) != sizeof one)
-        return nd_reading_fail(reading, err);
-    return ND_OK;
+    return write(reading->answers, &one, sizeof one) != sizeof one ? nd_reading_fail(reading, err) : ND_OK;
 }
 
 /* Chosen. Opening a small file takes some milliseconds, and seconds under valgrind; decoding gives some 200
@@ -278,8 +271,7 @@ static uint64_t unshare_memory(const void *shared)
             continue;
         n_bytes += end - first;
     }
-    if (maps != NULL)
-        fclose(maps);
+    nd_stdio_close(&maps);
     return n_bytes;
 }
 
@@ -383,8 +375,7 @@ static void free_all(struct nd_reading *reading)
 {
     if (reading->shared_buffer != MAP_FAILED)
         munmap(reading->shared_buffer, ND_SHARED_BUFFER_BYTES);
-    if (reading->answers >= 0)
-        close(reading->answers);
+    nd_fd_close(&reading->answers);
     free(reading->buffer);
     reading->shared_buffer = MAP_FAILED;
     reading->answers = -1;
@@ -438,8 +429,7 @@ static void read_proc(pid_t process, const char *name, char line[static 512])
     FILE *file = fopen(path, "re");
     if (file == NULL || fgets(line, 512, file) == NULL)
         line[0] = '\0';
-    if (file != NULL)
-        fclose(file);
+    nd_stdio_close(&file);
 }
 
 /* How long the child has waited for a processor that others used; 0 where the kernel does not say. */

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <strings.h>
 
+#include "core/files/file.h"
 #include "core/memory.h"
 
 /* ---- the patterns ---- */
@@ -303,8 +304,7 @@ static bool are_joined(const struct token *token, const char *signs)
     return at + strspn(at, signs) >= token[1].at;
 }
 
-/* "no error", "0 failed", "non-fatal", "did not fail", "max error"; of a fallback also what may be or is
- * allowed. */
+/* "no error", "0 failed", "non-fatal", "did not fail", "max error"; of a fallback what may be or is allowed. */
 static bool is_denied_before(const struct words *words, size_t i, enum nd_log_kind kind)
 {
     static const char denials[] =
@@ -825,17 +825,16 @@ enum nd_status nd_log_read_file(const char *path, const struct nd_log_options *o
     ND_CLEANUP(nd_log_reader_destroy) struct nd_log_reader *reader = NULL;
     ND_FREED unsigned char *buffer = NULL;
     size_t n;
-    FILE *file = fopen(path, "rbe");
+    ND_CLEANUP(nd_stdio_close) FILE *file = fopen(path, "rbe");
     if (file == NULL)
         return nd_fail(err, ND_E_FILE_OPEN, path, "cannot open '%s': %s", path, strerror(errno));
     buffer = malloc(READ_BYTES);
-    enum nd_status status = buffer != NULL ? nd_log_reader_create(options, &reader, err) : nd_fail_memory(err);
-    while (status == ND_OK && (n = fread(buffer, 1, READ_BYTES, file)) > 0)
+    ND_TRY_MEMORY(buffer != NULL, err);
+    ND_TRY(nd_log_reader_create(options, &reader, err));
+    while ((n = fread(buffer, 1, READ_BYTES, file)) > 0)
         nd_log_reader_feed(reader, buffer, n);
-    if (status == ND_OK && ferror(file))
-        status = nd_fail(err, ND_E_FILE_READ, path, "cannot read '%s': %s", path, strerror(errno));
-    if (status == ND_OK)
-        nd_log_reader_end(reader, out);
-    fclose(file);
-    return status;
+    if (ferror(file))
+        return nd_fail(err, ND_E_FILE_READ, path, "cannot read '%s': %s", path, strerror(errno));
+    nd_log_reader_end(reader, out);
+    return ND_OK;
 }

@@ -296,21 +296,19 @@ static enum nd_status nd_capture_load_attrs(struct nd_capture *capture, struct n
 static enum nd_status nd_capture_load_logs(struct nd_capture *capture, struct nd_error *err)
 {
     size_t first, end;
-    enum nd_status status = ND_OK;
     nd_index_range(capture->index, "/logs", &first, &end);
     capture->logs = nd_calloc(end - first, sizeof *capture->logs);
     ND_TRY_MEMORY(capture->logs != NULL, err);
-    for (size_t i = first; i < end && status == ND_OK; i++) {
+    for (size_t i = first; i < end; i++) {
         const char *path = capture->index->objects[i].path;
         struct nd_capture_log *log = &capture->logs[capture->n_logs++];
         const struct nd_wanted bytes = {ND_DTYPE_U8, {.rank = 1, .dims = {-1}}, false};
         void *text = NULL;
-        status = nd_name_unescape(path + strlen("/logs/"), path, &log->name, err);
-        if (status == ND_OK)
-            status = nd_capture_load(capture, path, &bytes, &text, NULL, err);
+        ND_TRY(nd_name_unescape(path + strlen("/logs/"), path, &log->name, err));
+        ND_TRY(nd_capture_load(capture, path, &bytes, &text, NULL, err));
         log->text = text;
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status list_objects(struct nd_capture *capture, struct nd_error *err)
@@ -497,15 +495,10 @@ enum nd_capture_status nd_capture_state(const struct nd_capture *capture)
 
 const char *nd_capture_state_name(enum nd_capture_status state)
 {
-    switch (state) {
-    case ND_CAPTURE_COMPLETE:
-        return "complete";
-    case ND_CAPTURE_FAILED:
-        return "failed";
-    case ND_CAPTURE_PARTIAL:
-        return "partial";
-    }
-    return "unknown";
+    return state == ND_CAPTURE_COMPLETE  ? "complete"
+           : state == ND_CAPTURE_FAILED  ? "failed"
+           : state == ND_CAPTURE_PARTIAL ? "partial"
+                                         : "unknown";
 }
 
 size_t nd_capture_n_attrs(const struct nd_capture *capture)

@@ -1,4 +1,4 @@
-/* The reader's parts: capture.c (open, accessors, verify); load_tables.c and load_probe.c (what the index
+/* The reader's parts: capture.c (open, accessors, verify); load_probe.c (what the index
  * holds, checked and in memory); view.c (tensors). */
 #pragma once
 
@@ -96,11 +96,6 @@ struct nd_wanted {
 /* The whole dataset at `path`. n_rows, nullable, gets its first dimension. The caller frees *out. */
 enum nd_status nd_capture_load(const struct nd_capture *capture, const char *path,
                                const struct nd_wanted *wanted, void **out, size_t *n_rows,
-                               struct nd_error *err);
-
-/* The dataset itself, checked and not read; NULL where an optional one is absent. */
-enum nd_status nd_capture_find(const struct nd_capture *capture, const char *path,
-                               const struct nd_wanted *wanted, const struct nd_index_object **out,
                                struct nd_error *err);
 
 /* The digests of all digests of each tensor (docs/reference/capture-format.md#edge-digests). Loading: absent

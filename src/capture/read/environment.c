@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "core/files/file.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/text/strbuf.h"
 #include "npudiff/capture/captured_model.h"
 
@@ -71,10 +71,8 @@ bool nd_capture_is_called_npu(const struct nd_capture *capture)
     const char *kind = nd_capture_string(capture, "device", "kind");
     static const char *const others[] = {"cpu", "gpu",  "reference", "exact", "float64",
                                          "emu", "exec", "import",    "twin",  ""};
-    for (size_t i = 0; kind != NULL && i < sizeof others / sizeof others[0]; i++)
-        if (strcmp(kind, others[i]) == 0)
-            return false;
-    return kind != NULL;
+    return kind != NULL &&
+           nd_find_text(others, sizeof others / sizeof others[0], sizeof others[0], kind) == NULL;
 }
 
 /* "" where it is not stated. */
@@ -113,10 +111,8 @@ char *nd_capture_unique_name(const struct nd_capture *capture, const char *const
     const char *plain = nd_capture_name(capture);
     char *name = nd_strdup(plain);
     for (size_t k = 2; name != NULL && is_taken(name, before, n_before); k++) {
-        struct nd_strbuf numbered = {0};
         free(name);
-        nd_strbuf_printf(&numbered, "%s#%zu", plain, k);
-        name = nd_strbuf_take(&numbered);
+        name = nd_text("%s#%zu", plain, k);
     }
     return name;
 }

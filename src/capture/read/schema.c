@@ -2,7 +2,7 @@
  * docs/reference/capture-format.md. */
 #include "capture/read/schema.h"
 
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/text/strbuf.h"
 #include "npudiff/capture/capture.h"
 
@@ -262,10 +262,7 @@ static enum nd_index_kind kind_of(const char *path)
 static bool has_attr(const char *name)
 {
     static const char *const known[] = {"axis", "dtype", "index", "provider", "scale", "zero_point"};
-    for (size_t i = 0; i < N_OF(known); i++)
-        if (strcmp(known[i], name) == 0)
-            return true;
-    return false;
+    return nd_find_text(known, N_OF(known), sizeof known[0], name) != NULL;
 }
 
 /* Whether the root's attributes make it a capture of a version that this code reads. */

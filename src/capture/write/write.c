@@ -20,8 +20,7 @@
  * plenty. */
 enum { RESERVE_SLACK = 256 * 1024, RESERVE_STEP = 16 * 1024 * 1024 };
 
-/* 0 or an errno. Where the file system cannot reserve, zeros are written, which makes the file longer for a
- * while. */
+/* 0 or an errno. Where the file system cannot reserve, zeros are written: the file is longer for a while. */
 static int reserve_range(int fd, uint64_t from, uint64_t to)
 {
     struct rlimit limit;
@@ -75,32 +74,24 @@ enum nd_status nd_writer_reserve(struct nd_capture_writer *writer, size_t n_byte
 enum nd_status nd_writer_group(struct nd_capture_writer *writer, const char *path, struct nd_error *err)
 {
     ND_TRY(nd_writer_reserve(writer, 0, err));
-    enum nd_status status = ND_OK;
-    char *partial = nd_strdup(path);
-    hid_t creation = H5Pcreate(H5P_GROUP_CREATE);
-    if (partial == NULL || creation < 0 || H5Pset_obj_track_times(creation, false) < 0) {
-        status = nd_fail_memory(err);
-        goto out;
-    }
-    for (char *at = partial + 1; status == ND_OK; at++) {
+    ND_FREED char *partial = nd_strdup(path);
+    ND_CLEANUP(nd_hdf5_close) hid_t creation = H5Pcreate(H5P_GROUP_CREATE);
+    if (partial == NULL || creation < 0 || H5Pset_obj_track_times(creation, false) < 0)
+        return nd_fail_memory(err);
+    for (char *at = partial + 1, kept = '/'; kept != '\0'; at++) {
         if (*at != '/' && *at != '\0')
             continue;
-        char kept = *at;
+        kept = *at;
         *at = '\0';
         htri_t exists = H5Lexists(writer->file, partial, H5P_DEFAULT);
         hid_t group = H5I_INVALID_HID;
         if (exists == 0)
             group = H5Gcreate2(writer->file, partial, H5P_DEFAULT, creation, H5P_DEFAULT);
         if (exists < 0 || (exists == 0 && (group < 0 || H5Gclose(group) < 0)))
-            status = nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, partial, "cannot create group '%s'", partial);
+            return nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, partial, "cannot create group '%s'", partial);
         *at = kept;
-        if (kept == '\0')
-            break;
     }
-out:
-    H5Pclose(creation);
-    free(partial);
-    return status;
+    return ND_OK;
 }
 
 enum nd_status nd_writer_make(struct nd_capture_writer *writer, const char *path, hid_t type,
@@ -120,8 +111,9 @@ enum nd_status nd_writer_make(struct nd_capture_writer *writer, const char *path
         if (chunk_dims[i] > max_dims[i] && chunk != NULL)
             max_dims[i] = chunk_dims[i];
     }
-    hid_t space = H5Screate_simple(shape->rank, dims, max_dims);
-    hid_t creation = H5Pcreate(H5P_DATASET_CREATE), dataset = H5I_INVALID_HID;
+    ND_CLEANUP(nd_hdf5_close) hid_t space = H5Screate_simple(shape->rank, dims, max_dims);
+    ND_CLEANUP(nd_hdf5_close) hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+    hid_t dataset = H5I_INVALID_HID;
     bool is_ready = space >= 0 && creation >= 0 && H5Pset_obj_track_times(creation, false) >= 0 &&
                     H5Pset_fill_time(creation, H5D_FILL_TIME_NEVER) >= 0;
     if (is_ready && chunk != NULL)
@@ -132,30 +124,36 @@ enum nd_status nd_writer_make(struct nd_capture_writer *writer, const char *path
                    H5Pset_alloc_time(creation, H5D_ALLOC_TIME_EARLY) >= 0;
     if (is_ready)
         dataset = H5Dcreate2(writer->file, path, type, space, H5P_DEFAULT, creation, H5P_DEFAULT);
-    H5Pclose(creation);
-    H5Sclose(space);
     if (dataset < 0)
         return nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, path, "cannot create dataset '%s'", path);
     *out = dataset;
     return ND_OK;
 }
 
+/* Makes a dataset and writes all of it; data NULL: it has no elements. */
+static enum nd_status write_whole(struct nd_capture_writer *writer, const char *path, hid_t type,
+                                  const struct nd_shape *shape, const void *data, struct nd_error *err)
+{
+    hid_t dataset = H5I_INVALID_HID;
+    ND_TRY(nd_writer_make(writer, path, type, &(struct nd_writer_extent){.shape = shape}, &dataset, err));
+    bool is_written = data == NULL || H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) >= 0;
+    if (is_written && H5Dclose(dataset) >= 0)
+        return ND_OK;
+    enum nd_status status = nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, path, "cannot write '%s'", path);
+    if (!is_written)
+        H5Dclose(dataset);
+    return status;
+}
+
 enum nd_status nd_writer_put(struct nd_capture_writer *writer, char *path, enum nd_dtype dtype,
                              const struct nd_shape *shape, const void *data, struct nd_error *err)
 {
-    ND_TRY_MEMORY(path != NULL, err);
+    ND_FREED char *owned = path;
+    ND_TRY_MEMORY(owned != NULL, err);
     size_t n_bytes;
-    hid_t type = nd_hdf5_type_make(dtype), dataset = H5I_INVALID_HID;
-    enum nd_status status = nd_shape_size_bytes(shape, dtype, &n_bytes, err);
-    if (status == ND_OK)
-        status = nd_writer_make(writer, path, type, &(struct nd_writer_extent){.shape = shape}, &dataset, err);
-    if (status == ND_OK && n_bytes > 0 && H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0)
-        status = nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, path, "cannot write '%s'", path);
-    if (dataset >= 0 && H5Dclose(dataset) < 0 && status == ND_OK)
-        status = nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, path, "cannot write '%s'", path);
-    H5Tclose(type);
-    free(path);
-    return status;
+    ND_TRY(nd_shape_size_bytes(shape, dtype, &n_bytes, err));
+    ND_CLEANUP(nd_hdf5_close) hid_t type = nd_hdf5_type_make(dtype);
+    return write_whole(writer, path, type, shape, n_bytes > 0 ? data : NULL, err);
 }
 
 /* An attribute lies in an object header, whose messages are shorter than 64 KiB. */
@@ -170,14 +168,14 @@ enum nd_status nd_writer_put_attr(hid_t object, const char *path, const struct n
     if (n_bytes > MAX_ATTR_BYTES)
         return nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "attribute '%s' of '%s' has %zu bytes; at most %d fit",
                        attr->key, path, n_bytes, MAX_ATTR_BYTES);
+    ND_CLEANUP(nd_hdf5_close)
     hid_t type = is_text ? nd_hdf5_text_make(attr->n > 0 ? attr->n : 1) : nd_hdf5_type_make(attr->dtype);
+    ND_CLEANUP(nd_hdf5_close)
     hid_t space = attr->is_scalar ? H5Screate(H5S_SCALAR) : H5Screate_simple(1, dims, NULL);
     hid_t made = H5Acreate2(object, attr->key, type, space, H5P_DEFAULT, H5P_DEFAULT);
     herr_t rc = made >= 0 ? H5Awrite(made, type, attr->data) : -1;
     if (made >= 0 && H5Aclose(made) < 0)
         rc = -1;
-    H5Sclose(space);
-    H5Tclose(type);
     if (rc < 0)
         return nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, path, "cannot write attribute '%s' of '%s'", attr->key,
                             path);
@@ -213,30 +211,23 @@ static enum nd_status put_public_attr(struct nd_capture_writer *writer, const ch
     ND_TRY(nd_writer_reserve(writer, MAX_ATTR_BYTES, err));
     if (path[1] != '\0')
         ND_TRY(nd_writer_group(writer, path, err));
-    hid_t group = H5Gopen2(writer->file, path, H5P_DEFAULT);
+    ND_CLEANUP(nd_hdf5_close) hid_t group = H5Gopen2(writer->file, path, H5P_DEFAULT);
     if (group < 0)
         return nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, path, "cannot open group '%s'", path);
-    struct nd_writer_attr made = {.key = attr->key, .is_scalar = true, .n = 1};
-    switch (attr->type) {
-    case ND_ATTR_STRING:
+    bool is_whole_number = attr->type == ND_ATTR_I64;
+    struct nd_writer_attr made = {.key = attr->key,
+                                  .dtype = is_whole_number ? ND_DTYPE_I64 : ND_DTYPE_F64,
+                                  .is_scalar = true,
+                                  .n = 1,
+                                  .data = is_whole_number ? (const void *)&attr->i64 : &attr->f64};
+    if (attr->type == ND_ATTR_STRING) {
+        made.dtype = ND_DTYPE_NONE;
         made.data = attr->string != NULL ? attr->string : "";
         made.n = strlen(made.data);
-        break;
-    case ND_ATTR_I64:
-        made.dtype = ND_DTYPE_I64;
-        made.data = &attr->i64;
-        break;
-    case ND_ATTR_F64:
-        made.dtype = ND_DTYPE_F64;
-        made.data = &attr->f64;
-        break;
     }
-    enum nd_status status =
-        H5Aexists(group, attr->key) <= 0
-            ? nd_writer_put_attr(group, path, &made, err)
-            : nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "attribute '%s' of '%s' is given twice", attr->key, path);
-    H5Gclose(group);
-    return status;
+    return H5Aexists(group, attr->key) <= 0 ? nd_writer_put_attr(group, path, &made, err)
+                                            : nd_fail(err, ND_E_CAPTURE_SCHEMA, path,
+                                                      "attribute '%s' of '%s' is given twice", attr->key, path);
 }
 
 enum nd_status nd_capture_writer_attr(struct nd_capture_writer *writer, const struct nd_attr *attr,
@@ -264,36 +255,19 @@ static const char *text_cell(const struct nd_stored_column *column, size_t i)
 static enum nd_status put_texts(struct nd_capture_writer *writer, const struct nd_stored_column *column,
                                 struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    const char *path = column->path;
     size_t width = 1, n_bytes = 0;
-    char *texts = NULL;
-    hid_t type = H5I_INVALID_HID, dataset = H5I_INVALID_HID;
     for (size_t i = 0; i < column->n; i++) {
         size_t length = strlen(text_cell(column, i));
         width = length > width ? length : width;
     }
-    if (nd_size_mul(column->n, width, &n_bytes))
-        texts = nd_calloc(n_bytes, 1);
-    if (texts == NULL) {
-        status = nd_fail_memory(err);
-        goto out;
-    }
+    ND_FREED char *texts = nd_size_mul(column->n, width, &n_bytes) ? nd_calloc(n_bytes, 1) : NULL;
+    ND_TRY_MEMORY(texts != NULL, err);
     for (size_t i = 0; i < column->n; i++) {
         const char *text = text_cell(column, i);
         memcpy(texts + i * width, text, strlen(text));
     }
-    type = nd_hdf5_text_make(width);
-    status =
-        nd_writer_make(writer, path, type, &(struct nd_writer_extent){.shape = &column->shape}, &dataset, err);
-    if (status == ND_OK && column->n > 0 && H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, texts) < 0)
-        status = nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, path, "cannot write '%s'", path);
-out:
-    if (dataset >= 0 && H5Dclose(dataset) < 0 && status == ND_OK)
-        status = nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, path, "cannot write '%s'", path);
-    H5Tclose(type);
-    free(texts);
-    return status;
+    ND_CLEANUP(nd_hdf5_close) hid_t type = nd_hdf5_text_make(width);
+    return write_whole(writer, column->path, type, &column->shape, column->n > 0 ? texts : NULL, err);
 }
 
 static enum nd_status put_numbers(struct nd_capture_writer *writer, const struct nd_stored_column *column,
@@ -351,25 +325,20 @@ static enum nd_status put_tensors(struct nd_capture_writer *writer, const struct
     size_t n_scales = 0;
     for (size_t i = 0; i < n; i++)
         n_scales += tensors[i].quant.n;
-    struct nd_tensor_row *rows = nd_calloc(n, sizeof *rows);
-    struct nd_scale_row *scales = nd_calloc(n_scales, sizeof *scales);
-    enum nd_status status = rows != NULL && scales != NULL ? ND_OK : nd_fail_memory(err);
-    for (size_t i = 0, at = 0; i < n && status == ND_OK; i++) {
+    ND_FREED struct nd_tensor_row *rows = nd_calloc(n, sizeof *rows);
+    ND_FREED struct nd_scale_row *scales = nd_calloc(n_scales, sizeof *scales);
+    ND_TRY_MEMORY(rows != NULL && scales != NULL, err);
+    for (size_t i = 0, at = 0; i < n; i++) {
         rows[i] = row_of(&tensors[i], providers[i]);
         for (size_t q = 0; q < tensors[i].quant.n; q++, at++)
             scales[at] = (struct nd_scale_row){tensors[i].quant.scale[q], tensors[i].quant.zero_point[q]};
     }
-    if (status == ND_OK)
-        status = put_table(writer, &nd_tensor_table, rows, n, err);
-    if (status == ND_OK)
-        status = put_table(writer, &nd_scale_table, scales, n_scales, err);
-    if (status == ND_OK)
-        status = put_table(writer, &nd_dims_table, rows, n, err);
-    free(rows);
-    free(scales);
+    ND_TRY(put_table(writer, &nd_tensor_table, rows, n, err));
+    ND_TRY(put_table(writer, &nd_scale_table, scales, n_scales, err));
+    ND_TRY(put_table(writer, &nd_dims_table, rows, n, err));
     writer->has_tensors = true;
     writer->n_tensors = n;
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status put_nodes(struct nd_capture_writer *writer, const struct nd_capture_node *nodes, size_t n,
@@ -419,8 +388,7 @@ enum nd_status nd_capture_writer_log(struct nd_capture_writer *writer, const cha
 
 /* ---- the file ---- */
 
-/* Written first with zeros so that commit only overwrites bytes in place and the file's structure stays as it
- * is. */
+/* Written first with zeros so that commit only overwrites bytes in place and the file's structure stays. */
 static const char no_digest[] = "00000000000000000000000000000000";
 
 /* libhdf5 takes places for metadata out of blocks of this size, and may leave the last one unused. Who reads a
@@ -458,33 +426,21 @@ enum { HALF_CHUNK_NODE = 4 };
 
 static enum nd_status create_file(struct nd_capture_writer *writer, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    hid_t access = make_access(writer);
-    hid_t creation = H5Pcreate(H5P_FILE_CREATE);
+    ND_CLEANUP(nd_hdf5_close) hid_t access = make_access(writer);
+    ND_CLEANUP(nd_hdf5_close) hid_t creation = H5Pcreate(H5P_FILE_CREATE);
     /* We made the file a moment ago under a name that nobody could guess; only that one is ever truncated. */
     if (access >= 0 && creation >= 0 && H5Pset_obj_track_times(creation, false) >= 0 &&
         H5Pset_istore_k(creation, HALF_CHUNK_NODE) >= 0)
         writer->file = H5Fcreate(writer->place.temporary, H5F_ACC_TRUNC, creation, access);
-    if (writer->file < 0) {
-        status = nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, writer->place.temporary, "cannot create '%s'",
-                              writer->place.temporary);
-        goto out;
-    }
+    if (writer->file < 0)
+        return nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, writer->place.temporary, "cannot create '%s'",
+                            writer->place.temporary);
     writer->reserved_bytes = 0; /* creating has cut the file */
-    status = nd_writer_reserve(writer, 0, err);
-    if (status != ND_OK)
-        goto out;
-    status = nd_writer_put_i64(writer->file, "/", "npudiff_format", ND_CAPTURE_FORMAT, err);
-    if (status == ND_OK)
-        status = nd_writer_put_text(writer->file, "/", "npudiff_version", nd_version(), err);
-    if (status == ND_OK)
-        status = nd_writer_put_text(writer->file, "/", "content_digest", no_digest, err);
-    if (status == ND_OK)
-        status = nd_writer_group(writer, "/probes", err);
-out:
-    H5Pclose(creation);
-    H5Pclose(access);
-    return status;
+    ND_TRY(nd_writer_reserve(writer, 0, err));
+    ND_TRY(nd_writer_put_i64(writer->file, "/", "npudiff_format", ND_CAPTURE_FORMAT, err));
+    ND_TRY(nd_writer_put_text(writer->file, "/", "npudiff_version", nd_version(), err));
+    ND_TRY(nd_writer_put_text(writer->file, "/", "content_digest", no_digest, err));
+    return nd_writer_group(writer, "/probes", err);
 }
 
 void nd_capture_writer_destroy(struct nd_capture_writer **writer_at)
@@ -546,12 +502,11 @@ static enum nd_status close_checked(struct nd_capture_writer *writer, struct nd_
     if (rc < 0)
         return nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, writer->place.temporary, "cannot close '%s'",
                             writer->place.temporary);
-    enum nd_status status = check_written(writer, err);
-    if (status == ND_OK &&
-        ftruncate(writer->place.fd, (off_t)n_bytes) != 0) /* gives back what was reserved and not used */
-        status = nd_fail(err, ND_E_FILE_WRITE, writer->place.temporary, "cannot write '%s': %s",
-                         writer->place.temporary, strerror(errno));
-    return status;
+    ND_TRY(check_written(writer, err));
+    if (ftruncate(writer->place.fd, (off_t)n_bytes) != 0) /* gives back what was reserved and not used */
+        return nd_fail(err, ND_E_FILE_WRITE, writer->place.temporary, "cannot write '%s': %s",
+                       writer->place.temporary, strerror(errno));
+    return ND_OK;
 }
 
 static enum nd_status finish_content(struct nd_capture_writer *writer, enum nd_capture_status state,
@@ -572,24 +527,20 @@ static herr_t store_tensor_digests(struct nd_capture_writer *writer, const struc
     ND_FREED char *path = nd_name_probe_path(data->probe.name, ND_TENSOR_DIGESTS, NULL);
     for (size_t e = 0; e < capture->n_tensors; e++)
         data->tensor_digests[e] = nd_capture_make_tensor_digest(capture, p, e);
-    hid_t type = nd_hdf5_type_make(ND_DTYPE_U64), dataset = H5I_INVALID_HID;
-    if (path != NULL)
-        dataset = H5Dopen2(writer->file, path, H5P_DEFAULT);
-    herr_t rc = -1;
-    if (dataset >= 0)
-        rc = H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data->tensor_digests);
-    if (dataset >= 0 && H5Dclose(dataset) < 0)
-        rc = -1;
-    H5Tclose(type);
-    return rc;
+    ND_CLEANUP(nd_hdf5_close) hid_t type = nd_hdf5_type_make(ND_DTYPE_U64);
+    hid_t dataset = path != NULL ? H5Dopen2(writer->file, path, H5P_DEFAULT) : H5I_INVALID_HID;
+    if (dataset < 0)
+        return -1;
+    herr_t rc = H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data->tensor_digests);
+    return H5Dclose(dataset) < 0 ? -1 : rc;
 }
 
 static enum nd_status store_digests(struct nd_capture_writer *writer, const struct nd_capture *capture,
                                     const char *digest, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    hid_t attr = H5I_INVALID_HID, type = nd_hdf5_text_make(sizeof no_digest - 1);
-    hid_t access = make_access(writer);
+    ND_CLEANUP(nd_hdf5_close) hid_t type = nd_hdf5_text_make(sizeof no_digest - 1);
+    ND_CLEANUP(nd_hdf5_close) hid_t access = make_access(writer);
+    hid_t attr = H5I_INVALID_HID;
     if (access >= 0)
         writer->file = H5Fopen(writer->place.temporary, H5F_ACC_RDWR, access);
     if (writer->file >= 0)
@@ -598,13 +549,9 @@ static enum nd_status store_digests(struct nd_capture_writer *writer, const stru
     for (size_t p = 0; rc >= 0 && p < capture->n_probes; p++)
         rc = store_tensor_digests(writer, capture, p);
     if ((attr >= 0 && H5Aclose(attr) < 0) || rc < 0)
-        status = nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, writer->place.temporary,
-                              "cannot write the digests of '%s'", writer->place.temporary);
-    if (status == ND_OK)
-        status = close_checked(writer, err);
-    H5Tclose(type);
-    H5Pclose(access);
-    return status;
+        return nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, writer->place.temporary, "cannot write the digests of '%s'",
+                            writer->place.temporary);
+    return close_checked(writer, err);
 }
 
 enum nd_status nd_capture_writer_commit(struct nd_capture_writer *writer, enum nd_capture_status state,

@@ -40,8 +40,7 @@ enum nd_status nd_capture_writer_nodes(struct nd_capture_writer *writer, const s
 
 /* (Tables that were never given are written empty by commit.) */
 
-/* The group of a probe with its sizes, labels and latencies (probe->inputs describe, data follows by _input).
- */
+/* A probe's group with its sizes, labels and latencies (probe->inputs describe, data follows by _input). */
 enum nd_status nd_capture_writer_probe(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
                                        struct nd_error *err);
 
@@ -54,8 +53,7 @@ enum nd_status nd_capture_writer_digests(struct nd_capture_writer *writer, const
                                          const struct nd_tensor *tensor, const struct nd_digest *digests,
                                          struct nd_error *err);
 
-/* How the outputs of a tensor are cut: as it would be for all samples asked for, shortened to those there are.
- */
+/* How the outputs of a tensor are cut: as for all samples asked for, shortened to those there are. */
 enum nd_status nd_capture_output_layout(const struct nd_capture_probe *probe, const struct nd_tensor *tensor,
                                         struct nd_chunk_layout *out, struct nd_error *err);
 
@@ -96,8 +94,7 @@ enum nd_status nd_capture_writer_repeats(struct nd_capture_writer *writer, const
                                          const struct nd_capture_repeats *repeats, struct nd_error *err);
 
 /* Runs of samples beyond the n_repeats (1) that every sample has. Call before the outputs. Where no sample has
- * any, n is 0 and nothing is written. Values that differ from the first run's go by nd_capture_writer_repeats.
- */
+ * any, n is 0 and nothing is written. Values other than the first run's go by nd_capture_writer_repeats. */
 struct nd_capture_reruns {
     const size_t (*sample_repeat)[2]; /* ascending; repeats from 1 */
     size_t n;

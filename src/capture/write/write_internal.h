@@ -2,7 +2,6 @@
  * (probes). Everything here is called with nd_hdf5_lock held. */
 #pragma once
 
-#include "capture/hdf5/drivers.h"
 #include "capture/hdf5/libhdf5.h"
 #include "capture/read/schema.h"
 #include "capture/write/write.h"

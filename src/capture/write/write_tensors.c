@@ -10,8 +10,7 @@ static void nd_writer_dataset_destroy(struct nd_capture_dataset **dataset_at)
     struct nd_capture_dataset *dataset = *dataset_at;
     if (dataset == NULL)
         return;
-    if (dataset->id >= 0)
-        H5Dclose(dataset->id);
+    nd_hdf5_close(&dataset->id);
     H5Tclose(dataset->type);
     H5Eclear2(H5E_DEFAULT);
     free(dataset->path);
@@ -64,14 +63,11 @@ static herr_t write_block(struct nd_capture_dataset *dataset, const struct nd_ch
         start[i] = (hsize_t)span->start[i];
         count[i] = (hsize_t)(left < chunk->dims[i] ? left : chunk->dims[i]);
     }
-    hid_t file_space = H5Dget_space(dataset->id);
-    hid_t memory_space = H5Screate_simple(shape->rank, count, NULL);
-    herr_t rc = -1;
-    if (H5Sselect_hyperslab(file_space, H5S_SELECT_SET, start, NULL, count, NULL) >= 0)
-        rc = H5Dwrite(dataset->id, dataset->type, memory_space, file_space, H5P_DEFAULT, data);
-    H5Sclose(memory_space);
-    H5Sclose(file_space);
-    return rc;
+    ND_CLEANUP(nd_hdf5_close) hid_t file_space = H5Dget_space(dataset->id);
+    ND_CLEANUP(nd_hdf5_close) hid_t memory_space = H5Screate_simple(shape->rank, count, NULL);
+    if (H5Sselect_hyperslab(file_space, H5S_SELECT_SET, start, NULL, count, NULL) < 0)
+        return -1;
+    return H5Dwrite(dataset->id, dataset->type, memory_space, file_space, H5P_DEFAULT, data);
 }
 
 static enum nd_status dataset_chunk(struct nd_capture_dataset *dataset, size_t index, const void *stored,
@@ -167,15 +163,13 @@ static enum nd_status put_probe_attrs(struct nd_capture_writer *writer, const ch
                    {"n_repeats", (int64_t)probe->n_repeats},
                    {"n_samples", (int64_t)probe->n_samples},
                    {"n_samples_expected", (int64_t)probe->n_samples_expected}};
-    hid_t group = H5Gopen2(writer->file, path, H5P_DEFAULT);
+    ND_CLEANUP(nd_hdf5_close) hid_t group = H5Gopen2(writer->file, path, H5P_DEFAULT);
     if (group < 0)
         return nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, path, "cannot open group '%s'", path);
-    enum nd_status status =
-        nd_writer_put_text(group, path, "source", probe->source != NULL ? probe->source : "", err);
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0] && status == ND_OK; i++)
-        status = nd_writer_put_i64(group, path, numbers[i].key, numbers[i].value, err);
-    H5Gclose(group);
-    return status;
+    ND_TRY(nd_writer_put_text(group, path, "source", probe->source != NULL ? probe->source : "", err));
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        ND_TRY(nd_writer_put_i64(group, path, numbers[i].key, numbers[i].value, err));
+    return ND_OK;
 }
 
 static enum nd_status put_latency(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,

@@ -26,19 +26,11 @@ struct range {
 
 static bool is_unknown(const struct nd_json_field *field, const void *at)
 {
-    switch (field->kind) {
-    case ND_FIELD_TEXT:
-        return (*(const char *const *)at)[0] == '\0';
-    case ND_FIELD_INT:
-        return *(const int *)at == INT_MIN;
-    case ND_FIELD_COUNT:
-        return *(const size_t *)at == SIZE_MAX;
-    case ND_FIELD_REAL_IF:
-    case ND_FIELD_PART_IF:
-        return isnan(*(const double *)at);
-    default:
-        return false;
-    }
+    return field->kind == ND_FIELD_TEXT    ? (*(const char *const *)at)[0] == '\0'
+           : field->kind == ND_FIELD_INT   ? *(const int *)at == INT_MIN
+           : field->kind == ND_FIELD_COUNT ? *(const size_t *)at == SIZE_MAX
+           : field->kind == ND_FIELD_REAL_IF || field->kind == ND_FIELD_PART_IF ? isnan(*(const double *)at)
+                                                                                : false;
 }
 
 static bool is_empty_list(const struct nd_json_field *field, const void *at)

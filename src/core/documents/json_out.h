@@ -1,6 +1,5 @@
 /* Writing JSON as it is visited, straight into a string: a comparison of many devices has millions of members,
- * and a tree of them would not fit in memory. Keys are NULL in arrays and for the root.
- */
+ * and a tree of them would not fit in memory. Keys are NULL in arrays and for the root. */
 #pragma once
 
 #include <jansson.h>

@@ -24,24 +24,17 @@ struct counts {
 
 static const char *count_token(struct counts *counts, yaml_token_type_t type)
 {
-    switch (type) {
-    case YAML_BLOCK_SEQUENCE_START_TOKEN:
-    case YAML_BLOCK_MAPPING_START_TOKEN:
-    case YAML_FLOW_SEQUENCE_START_TOKEN:
-    case YAML_FLOW_MAPPING_START_TOKEN:
-        return ++counts->depth > MAX_DEPTH ? TOO_DEEP : NULL;
-    case YAML_BLOCK_END_TOKEN:
-    case YAML_FLOW_SEQUENCE_END_TOKEN:
-    case YAML_FLOW_MAPPING_END_TOKEN:
-        counts->depth--;
-        return NULL;
-    case YAML_ANCHOR_TOKEN:
-        return ++counts->n_anchors > MAX_ANCHORS ? "there are more than 256 anchors" : NULL;
-    case YAML_TAG_DIRECTIVE_TOKEN:
-        return ++counts->n_directives > MAX_DIRECTIVES ? "there are more than 16 tag directives" : NULL;
-    default:
-        return NULL;
-    }
+    bool begins = type == YAML_BLOCK_SEQUENCE_START_TOKEN || type == YAML_BLOCK_MAPPING_START_TOKEN ||
+                  type == YAML_FLOW_SEQUENCE_START_TOKEN || type == YAML_FLOW_MAPPING_START_TOKEN;
+    bool ends = type == YAML_BLOCK_END_TOKEN || type == YAML_FLOW_SEQUENCE_END_TOKEN ||
+                type == YAML_FLOW_MAPPING_END_TOKEN;
+    counts->depth += begins - ends;
+    counts->n_anchors += type == YAML_ANCHOR_TOKEN;
+    counts->n_directives += type == YAML_TAG_DIRECTIVE_TOKEN;
+    return counts->depth > MAX_DEPTH               ? TOO_DEEP
+           : counts->n_anchors > MAX_ANCHORS       ? "there are more than 256 anchors"
+           : counts->n_directives > MAX_DIRECTIVES ? "there are more than 16 tag directives"
+                                                   : NULL;
 }
 
 bool nd_yaml_check_text(const char *text, size_t n_bytes, struct nd_yaml_excess *excess)

@@ -67,35 +67,27 @@ static enum nd_status read_open_file(int fd, const char *path, size_t max_bytes,
     bool has_no_writer = waited == 0; /* unless reading has to wait for one */
     size_t capacity = info.st_size > 0 ? (size_t)info.st_size + 1 : 65536;
     size_t n = 0;
-    char *buffer = nd_calloc(capacity, 1);
+    ND_FREED char *buffer = nd_calloc(capacity, 1);
     ND_TRY_MEMORY(buffer != NULL, err);
     for (;;) {
         size_t room = capacity - n - 1;
         ssize_t got = read_some(fd, buffer + n, room - 1 < max_bytes - n ? room : max_bytes - n + 1);
-        if (got < 0 || (got == 0 && n == 0 && has_no_writer)) {
-            enum nd_status status = got < 0
-                                        ? fail_read(path, err)
-                                        : nd_fail(err, ND_E_FILE_TIME, path,
-                                                  "cannot read '%s': it is a pipe that nobody writes", path);
-            free(buffer);
-            return status;
-        }
+        if (got < 0)
+            return fail_read(path, err);
+        if (got == 0 && n == 0 && has_no_writer)
+            return nd_fail(err, ND_E_FILE_TIME, path, "cannot read '%s': it is a pipe that nobody writes",
+                           path);
         n += (size_t)got;
-        if (n > max_bytes) {
-            free(buffer);
+        if (n > max_bytes)
             return fail_large(path, max_bytes, err);
-        }
         if (got == 0)
             break;
-        if (capacity - n < 2 && !nd_grow((void **)&buffer, &capacity, capacity + 65536, 1)) {
-            free(buffer);
+        if (capacity - n < 2 && !nd_grow((void **)&buffer, &capacity, capacity + 65536, 1))
             return nd_fail_memory(err);
-        }
     }
     buffer[n] = '\0';
-    *data = buffer;
     *size_bytes = n;
-    return ND_OK;
+    return ND_GIVE(data, buffer);
 }
 
 enum nd_status nd_file_fail_open(const char *path, int problem, struct nd_error *err)
@@ -134,16 +126,33 @@ enum nd_status nd_file_open(const char *path, int *fd, uint64_t *size_bytes, str
     return ND_OK;
 }
 
+void nd_fd_close(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+void nd_dir_close(DIR **dir)
+{
+    if (*dir != NULL)
+        closedir(*dir);
+}
+
+void nd_stdio_close(FILE **file)
+{
+    if (*file != NULL)
+        fclose(*file);
+}
+
 enum nd_status nd_file_read(const char *path, size_t max_bytes, void **data, size_t *size_bytes,
                             struct nd_error *err)
 {
     /* Without O_NONBLOCK opening a named pipe would wait for its writer, without end. */
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    ND_CLEANUP(nd_fd_close) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return nd_file_fail_open(path, errno, err);
-    enum nd_status status = read_open_file(fd, path, max_bytes, data, size_bytes, err);
-    close(fd);
-    return status;
+    return read_open_file(fd, path, max_bytes, data, size_bytes, err);
 }
 
 enum nd_status nd_file_read_at(int fd, const char *path, uint64_t offset, void *buf, size_t n_bytes,
@@ -188,32 +197,26 @@ enum nd_status nd_file_copy(int in, const char *from, int out, const char *to, s
 {
     enum { BLOCK_BYTES = 1 << 20 };
     ND_FREED char *block = nd_calloc(BLOCK_BYTES, 1);
-    enum nd_status status = block != NULL ? ND_OK : nd_fail_memory(err);
-    while (status == ND_OK) {
-        ssize_t n = read(in, block, BLOCK_BYTES);
+    ND_TRY_MEMORY(block != NULL, err);
+    for (ssize_t n; (n = read(in, block, BLOCK_BYTES)) != 0;) {
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            status = nd_fail(err, ND_E_FILE_READ, from, "cannot read '%s': %s", from, strerror(errno));
-        if (n <= 0)
-            break;
-        status = nd_file_write_all(out, block, (size_t)n, to, err);
+            return nd_fail(err, ND_E_FILE_READ, from, "cannot read '%s': %s", from, strerror(errno));
+        ND_TRY(nd_file_write_all(out, block, (size_t)n, to, err));
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status sync_dir_of(const char *path, struct nd_error *err)
 {
     ND_FREED char *dir = nd_path_dir(path);
     ND_TRY_MEMORY(dir != NULL, err);
-    enum nd_status status = ND_OK;
-    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    ND_CLEANUP(nd_fd_close) int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     /* Some file systems cannot sync a folder (EINVAL); the rename itself has then to be enough. */
     if (fd < 0 || (fsync(fd) != 0 && errno != EINVAL))
-        status = nd_fail(err, ND_E_FILE_WRITE, dir, "cannot sync folder '%s': %s", dir, strerror(errno));
-    if (fd >= 0)
-        close(fd);
-    return status;
+        return nd_fail(err, ND_E_FILE_WRITE, dir, "cannot sync folder '%s': %s", dir, strerror(errno));
+    return ND_OK;
 }
 
 static int rename_without_replacing(const char *from, const char *to)
@@ -226,9 +229,7 @@ static int rename_without_replacing(const char *from, const char *to)
         return -1;
 #endif
     /* File systems without that flag: a hard link refuses to replace as well. */
-    if (link(from, to) != 0)
-        return -1;
-    return unlink(from);
+    return link(from, to) != 0 ? -1 : unlink(from);
 }
 
 enum nd_status nd_dir_publish(const char *temporary, const char *final_path, struct nd_error *err)

@@ -1,9 +1,11 @@
 /* Whole files, complete writes, and files that appear under their final name only when they are whole. */
 #pragma once
 
+#include <dirent.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "core/error.h"
@@ -23,6 +25,11 @@ bool nd_file_is_unopened(const struct nd_error *err);
  * ND_E_FILE_READ for folders, pipes and devices: opening a pipe would wait for its writer, without end. */
 enum nd_status nd_file_open(const char *path, int *fd, uint64_t *size_bytes, struct nd_error *err);
 
+/* For ND_CLEANUP: closes what was opened, and accepts what was not (-1, NULL). */
+void nd_fd_close(int *fd);
+void nd_dir_close(DIR **dir);
+void nd_stdio_close(FILE **file);
+
 /* Reads all of n_bytes from an offset on. ND_E_FILE_READ: the file ends before, or cannot be read. */
 enum nd_status nd_file_read_at(int fd, const char *path, uint64_t offset, void *buf, size_t n_bytes,
                                struct nd_error *err);
@@ -35,19 +42,16 @@ enum nd_status nd_file_write_all(int fd, const void *data, size_t size_bytes, co
 /* Copies what is left of `in` to `out`. The names are for messages only. */
 enum nd_status nd_file_copy(int in, const char *from, int out, const char *to, struct nd_error *err);
 
-/* Gives the finished folder its final name, where nothing may be (ND_E_FILE_EXISTS), and syncs the folder
- * around it. */
+/* Gives the finished folder its name, where nothing may be (ND_E_FILE_EXISTS), and syncs the one around it. */
 enum nd_status nd_dir_publish(const char *temporary, const char *final_path, struct nd_error *err);
 
 /* A new folder under $TMPDIR (default /tmp) for one run; it holds nothing but a lock. The caller frees the
- * path, and removes the folder with nd_dir_remove. Folders of processes that were killed are removed on the
- * way. */
+ * path, and removes the folder with nd_dir_remove. Those of processes that were killed go on the way. */
 enum nd_status nd_dir_make_temporary(char **path, struct nd_error *err);
 
 /* The same for a purpose, such as the path of a result, of at most 4096 bytes. Of a process that was killed the
  * folder of a purpose stays for a day, unless the purpose is asked for again: then it is removed or, with
- * takes_over, handed over as it was left. ND_E_FILE_BUSY: a process that lives has a folder for the same
- * purpose. */
+ * takes_over, handed over as it was left. ND_E_FILE_BUSY: a living process has a folder for the purpose. */
 enum nd_status nd_dir_make_for(const char *purpose, bool takes_over, char **path, struct nd_error *err);
 
 /* Removes what processes that were killed, or have left their folders, left for the purpose. */

@@ -119,11 +119,9 @@ static bool remove_abandoned(int folder, const char *stem)
         is_busy |= writer == ND_WRITER_LIVES;
         if (writer == ND_WRITER_GONE)
             unlinkat(folder, entry->d_name, 0);
-        if (fd >= 0)
-            close(fd);
+        nd_fd_close(&fd);
     }
-    if (dir != NULL)
-        closedir(dir);
+    nd_dir_close(&dir);
     return is_busy;
 }
 
@@ -171,8 +169,7 @@ static enum nd_status create_locked(struct nd_new_file *file, const char *stem, 
             file->is_ours = true;
             return ND_OK;
         }
-        if (file->fd >= 0)
-            close(file->fd);
+        nd_fd_close(&file->fd);
         file->fd = -1;
     }
     return nd_fail(err, ND_E_FILE_WRITE, file->path, "cannot create '%s': %s", file->temporary,
@@ -215,9 +212,7 @@ static int rename_without_replacing(int folder, const char *from, const char *to
     if (errno != EINVAL && errno != ENOSYS)
         return -1;
     /* File systems without that flag: a hard link refuses to replace as well. */
-    if (linkat(folder, from, folder, to, 0) != 0)
-        return -1;
-    return unlinkat(folder, from, 0);
+    return linkat(folder, from, folder, to, 0) != 0 ? -1 : unlinkat(folder, from, 0);
 }
 
 enum nd_status nd_new_file_commit(struct nd_new_file *file, struct nd_error *err)
@@ -246,10 +241,8 @@ void nd_new_file_discard(struct nd_new_file *file)
 {
     if (file->is_ours)
         unlinkat(file->folder, nd_path_base(file->temporary), 0);
-    if (file->fd >= 0)
-        close(file->fd);
-    if (file->folder >= 0)
-        close(file->folder);
+    nd_fd_close(&file->fd);
+    nd_fd_close(&file->folder);
     ND_FREE_ALL(file->temporary, file->path);
     *file = nd_new_file_none();
 }
@@ -294,14 +287,10 @@ enum nd_status nd_file_put_new(const char *path, const void *data, size_t size_b
 {
     if (nd_path_is_stream(path))
         return put_into_stream(path, data, size_bytes, err);
-    struct nd_new_file file;
-    enum nd_status status = nd_new_file_create(path, replace, &file, err);
-    if (status == ND_OK)
-        status = nd_file_write_all(file.fd, data, size_bytes, file.temporary, err);
-    if (status == ND_OK)
-        status = nd_new_file_commit(&file, err);
-    nd_new_file_discard(&file);
-    return status;
+    ND_CLEANUP(nd_new_file_discard) struct nd_new_file file = nd_new_file_none();
+    ND_TRY(nd_new_file_create(path, replace, &file, err));
+    ND_TRY(nd_file_write_all(file.fd, data, size_bytes, file.temporary, err));
+    return nd_new_file_commit(&file, err);
 }
 
 enum nd_status nd_file_put(const char *path, const void *data, size_t size_bytes, struct nd_error *err)
@@ -344,10 +333,9 @@ static void remove_below(int folder, bool is_outermost)
             remove_below(below, false);
         unlinkat(folder, name, AT_REMOVEDIR);
     }
-    if (dir != NULL)
-        closedir(dir);
-    else
+    if (dir == NULL)
         close(folder);
+    nd_dir_close(&dir);
 }
 
 static bool is_empty_but_for_marks(int folder)
@@ -358,10 +346,9 @@ static bool is_empty_but_for_marks(int folder)
     for (struct dirent *entry = NULL; is_empty && (entry = readdir(dir)) != NULL;)
         is_empty =
             strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 || is_mark(entry->d_name);
-    if (dir != NULL)
-        closedir(dir);
-    else if (again >= 0)
-        close(again);
+    if (dir == NULL)
+        nd_fd_close(&again);
+    nd_dir_close(&dir);
     return is_empty;
 }
 
@@ -379,8 +366,7 @@ static void remove_tree(const char *path)
         is_empty = held >= 0 && is_empty_but_for_marks(held);
         if (is_empty && (unlinkat(held, purpose_name, 0) == 0 || errno == ENOENT))
             unlinkat(held, lock_name, 0);
-        if (held >= 0)
-            close(held);
+        nd_fd_close(&held);
     }
     rmdir(path);
 }
@@ -406,16 +392,14 @@ struct search {
 /* A folder of another purpose may be asked for yet; for so long. Chosen. */
 static const double kept_s = 24 * 3600;
 
-/* Whether the folder has a purpose; *is_same: the one that is looked for; *is_young: it may be asked for yet.
- */
+/* Whether the folder has a purpose; *is_same: the one looked for; *is_young: it may be asked for yet. */
 static bool has_purpose(int folder, const char *purpose, bool *is_same, bool *is_young)
 {
     char text[MAX_PURPOSE];
     struct stat info;
     int fd = openat(folder, purpose_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     ssize_t n = fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) ? read(fd, text, sizeof text) : -1;
-    if (fd >= 0)
-        close(fd);
+    nd_fd_close(&fd);
     if (n <= 0)
         return false;
     *is_same = purpose != NULL && strlen(purpose) == (size_t)n && memcmp(purpose, text, (size_t)n) == 0;
@@ -493,8 +477,7 @@ static void look_if_abandoned(struct search *search, int parent, const char *nam
     if ((!is_abandoned || !settle(search, folder, fd, path)) && fd >= 0)
         close(fd);
     free(path);
-    if (folder >= 0)
-        close(folder);
+    nd_fd_close(&folder);
 }
 
 static void look_for_abandoned(struct search *search)
@@ -503,8 +486,7 @@ static void look_for_abandoned(struct search *search)
     for (struct dirent *entry = NULL; dir != NULL && (entry = readdir(dir)) != NULL;)
         if (is_temporary(entry->d_name))
             look_if_abandoned(search, dirfd(dir), entry->d_name);
-    if (dir != NULL)
-        closedir(dir);
+    nd_dir_close(&dir);
 }
 
 /* Best effort: a folder that cannot be locked stays where its process is killed. False when somebody has
@@ -517,8 +499,7 @@ static bool hold(const char *path)
                  ? openat(folder, lock_name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600)
                  : -1;
     bool is_there = fd < 0 || (nd_file_lock(fd) && nd_file_is_at(folder, lock_name, fd));
-    if (folder >= 0)
-        close(folder);
+    nd_fd_close(&folder);
     if (fd >= 0 && (!is_there || !remember(&info, fd)))
         close(fd);
     return is_there;
@@ -548,8 +529,7 @@ static void write_purpose(const char *path, const char *purpose)
     int fd = name != NULL ? open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600) : -1;
     if (fd >= 0 && nd_file_write_all(fd, purpose, strlen(purpose), name, NULL) != ND_OK)
         unlink(name);
-    if (fd >= 0)
-        close(fd);
+    nd_fd_close(&fd);
 }
 
 static enum nd_status make(const char *base, char **path, struct nd_error *err)
@@ -645,6 +625,8 @@ void nd_dir_leave(const char *path)
 void nd_dir_remove(const char *path)
 {
     struct stat info;
+    if (path == NULL)
+        return;
     bool is_there = stat(path, &info) == 0;
     remove_tree(path);
     if (is_there)

@@ -8,8 +8,7 @@
 
 #include "core/memory.h"
 
-/* Fewer than the kernel knows of is an error of sched_getaffinity: ask with room for more until there is
- * enough. */
+/* Fewer than the kernel knows of is an error of sched_getaffinity: ask with more room until it is enough. */
 enum { MIN_CPUS = 1024, MAX_CPUS = 1 << 20 };
 
 static size_t count_cpus(size_t n_cpus)

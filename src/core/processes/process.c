@@ -158,13 +158,6 @@ static enum nd_status fail_start(const struct nd_process *process, int problem, 
                    strerror(problem));
 }
 
-static void close_fd(int *fd)
-{
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
-}
-
 static enum nd_status start(struct run *run, struct nd_error *err)
 {
     const char *stdin_path = run->process->stdin_path != NULL ? run->process->stdin_path : "/dev/null";
@@ -185,12 +178,12 @@ static enum nd_status start(struct run *run, struct nd_error *err)
     int problem = status == ND_OK ? nd_child_start(&child, &run->pid) : 0;
     if (problem != 0)
         status = fail_start(run->process, problem, err);
-    close_fd(&in);
-    close_fd(&out[1]);
-    close_fd(&errors[1]);
+    nd_fd_close(&in);
+    nd_fd_close(&out[1]);
+    nd_fd_close(&errors[1]);
     if (status != ND_OK) {
-        close_fd(&out[0]);
-        close_fd(&errors[0]);
+        nd_fd_close(&out[0]);
+        nd_fd_close(&errors[0]);
         return status;
     }
     run->streams[0].fd = out[0];
@@ -211,7 +204,7 @@ static enum nd_status take(struct stream *stream, bool *has_read, struct nd_erro
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return ND_OK;
     if (got <= 0) {
-        close_fd(&stream->fd);
+        nd_fd_close(&stream->fd);
         return ND_OK;
     }
     *has_read = true;
@@ -345,7 +338,7 @@ enum nd_status nd_process_run(const struct nd_process *process, struct nd_proces
             status = nd_fail_memory(err);
     }
     for (int i = 0; i < 2; i++) {
-        close_fd(&run.streams[i].fd);
+        nd_fd_close(&run.streams[i].fd);
         free(run.streams[i].text);
     }
     return status == ND_OK ? ND_GIVE(end, made) : status;

@@ -41,8 +41,7 @@ void nd_sigpipe_release(const struct nd_sigpipe *held);
  * it. Thread safe. */
 ssize_t nd_pipe_write(int fd, const struct iovec *parts, int n_parts);
 
-/* Running another program and waiting for it: what it printed, how it ended, and limits that hold whatever it
- * does. */
+/* Running another program and waiting for it: what it printed, how it ended, and limits that always hold. */
 
 /* Zeroed, with argv, is complete. Everything is borrowed for the call. */
 struct nd_process {
@@ -79,8 +78,7 @@ enum nd_status nd_process_run(const struct nd_process *process, struct nd_proces
                               struct nd_error *err);
 void nd_process_end_deinit(struct nd_process_end *end);
 
-/* What a process has started, and what that has started. Known on Linux, by /proc; elsewhere there is nothing.
- */
+/* What a process has started, and what that has started: on Linux, by /proc; elsewhere there is nothing. */
 
 /* Every process below root, those that were started first before what they have started. */
 void nd_process_tree_visit(pid_t root, void (*visit)(void *context, pid_t pid), void *context);

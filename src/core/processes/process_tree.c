@@ -1,4 +1,5 @@
 /* What a process has started, and what that has started: by /proc of Linux; elsewhere there is nothing. */
+#include "core/files/file.h"
 #include "core/processes/process.h"
 
 #include <dirent.h>
@@ -28,8 +29,7 @@ static void visit_children(const struct visit *visit, const char *list, int dept
         visit->call(visit->context, (pid_t)child);
         visit_below(visit, (pid_t)child, depth + 1);
     }
-    if (children != NULL)
-        fclose(children);
+    nd_stdio_close(&children);
 }
 
 /* Each thread has its own children. */
@@ -43,8 +43,7 @@ static void visit_below(const struct visit *visit, pid_t parent, int depth)
         if (thread->d_name[0] != '.')
             visit_children(visit, path, depth);
     }
-    if (threads != NULL)
-        closedir(threads);
+    nd_dir_close(&threads);
 }
 
 void nd_process_tree_visit(pid_t root, void (*visit)(void *context, pid_t pid), void *context)

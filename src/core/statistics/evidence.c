@@ -50,8 +50,7 @@ struct nd_proportion nd_proportion_of(uint64_t k, uint64_t n, double confidence)
                                   nd_clopper_pearson(k, n, confidence)};
 }
 
-/* The binomial probability P(X = k), X ~ Bin(n, 1/2), as mantissa * 2^exponent so that no n underflows on the
- * way. */
+/* The binomial probability P(X = k), X ~ Bin(n, 1/2), as mantissa * 2^exponent: so no n underflows. */
 struct scaled {
     double mantissa;
     long exponent;

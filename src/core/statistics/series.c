@@ -78,8 +78,7 @@ static double p_of_step(const struct search *s, struct stretch part, size_t k)
     }
     if (!(square > 0))
         return before < after || before > after ? 0 : 1;
-    /* A short series looks less correlated than it is (Kendall 1954): by (1 + 3 phi) / n in each of the halves.
-     */
+    /* A short series looks less correlated than it is (Kendall 1954): by (1 + 3 phi) / n in each half. */
     double phi = product / square;
     phi = fmin(fmax(phi + 2 * (1 + 3 * phi) / n, 0), 0.98);
     double variance = square / (n - 2) * (1 + phi) / (1 - phi);
@@ -160,13 +159,12 @@ enum nd_status nd_change_find(const double *values, size_t n, double log_step, s
                             .n = n,
                             .log_step = log_step,
                             .changes = changes};
-    enum nd_status status = ND_OK;
     if (n >= 2 * (size_t)ND_CHANGE_MIN_RUNS) {
         clip(&search);
-        status = segment(&search, err);
+        ND_TRY(segment(&search, err));
         settle(&search);
     }
-    return status;
+    return ND_OK;
 }
 
 static int by_value(const void *a, const void *b)
@@ -194,8 +192,7 @@ static size_t long_digit_of(double x, int pass)
     return long_key_of(x) >> pass * DIGIT_BITS & (N_DIGITS - 1);
 }
 
-/* A stable sort, as by comparing. Digits that all values share cost nothing but the counting. counts is zero.
- */
+/* A stable sort, as by comparing. Digits that all values share cost only the counting. counts is zero. */
 static void sort_by_digits(double *values, size_t n, double *scratch, size_t (*counts)[N_DIGITS])
 {
     double *from = values, *to = scratch;

@@ -199,8 +199,7 @@ static enum nd_status deflate_bytes(const void *source, size_t n_bytes, int leve
 }
 #endif
 
-/* HDF5's SHUFFLE: byte j of every element, then byte j + 1 of every element; a rest smaller than an element
- * stays. */
+/* HDF5's SHUFFLE: byte j of every element, then byte j + 1 of every element; a rest below an element stays. */
 static void shuffle(const unsigned char *raw, size_t n_bytes, size_t elem_bytes, unsigned char *out)
 {
     size_t n = n_bytes / elem_bytes;

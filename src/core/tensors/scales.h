@@ -19,6 +19,5 @@ bool nd_dtype_is_of_qvalues(enum nd_dtype dtype);
 /* Whether there are scales, and each is above 0 and finite. */
 bool nd_quant_is_sound(const struct nd_quant *quant);
 
-/* How many elements that follow each other share a scale: element i has scale i / inner % quant->n. At least 1.
- */
+/* How many neighbouring elements share a scale: element i has scale i / inner % quant->n. At least 1. */
 size_t nd_quant_inner(const struct nd_quant *quant, const struct nd_shape *shape);

@@ -35,32 +35,26 @@ static enum nd_status hash_open_file(int fd, const char *path, char hex[static N
                                      struct nd_error *err)
 {
     const size_t block_bytes = 1u << 20;
-    uint8_t *block = nd_calloc(block_bytes, 1);
+    ND_FREED uint8_t *block = nd_calloc(block_bytes, 1);
     ND_TRY_MEMORY(block != NULL, err);
     struct sha256_ctx context;
     sha256_init(&context);
-    ssize_t n;
-    while ((n = read(fd, block, block_bytes)) != 0) {
+    for (ssize_t n; (n = read(fd, block, block_bytes)) != 0;) {
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            break;
+            return nd_fail(err, ND_E_FILE_READ, path, "cannot read '%s': %s", path, strerror(errno));
         sha256_update(&context, (size_t)n, block);
     }
-    free(block);
-    if (n < 0)
-        return nd_fail(err, ND_E_FILE_READ, path, "cannot read '%s': %s", path, strerror(errno));
     finish(&context, hex);
     return ND_OK;
 }
 
 enum nd_status nd_sha256_file(const char *path, char hex[static ND_SHA256_HEX_BYTES], struct nd_error *err)
 {
-    int fd;
+    ND_CLEANUP(nd_fd_close) int fd = -1;
     ND_TRY(nd_file_open(path, &fd, NULL, err));
-    enum nd_status status = hash_open_file(fd, path, hex, err);
-    close(fd);
-    return status;
+    return hash_open_file(fd, path, hex, err);
 }
 
 /* More files than a run loads libraries. */

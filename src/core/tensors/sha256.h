@@ -1,5 +1,4 @@
-/* SHA-256 of files, by nettle. Used where a digest must mean something outside this program: models, libraries.
- */
+/* SHA-256 of files, by nettle. Used where a digest must mean something elsewhere: models, libraries. */
 #pragma once
 
 #include <stddef.h>

@@ -48,8 +48,7 @@ char *nd_text(const char *fmt, ...) ND_PRINTF(1, 2);
 
 void nd_strbuf_deinit(struct nd_strbuf *buf);
 
-/* Names: a map from those of tensors and nodes to indices, and which known word a mistyped one was meant to be.
- */
+/* Names: a map from those of tensors and nodes to indices, and which word a mistyped one was meant to be. */
 
 /* The longest name of a tensor, node or operator. Chosen: names that tools make have less than 1000 bytes. A
  * capture has a name in a path, where each byte may take three, and paths of at most ND_MAX_PATH_BYTES are read

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/files/file.h"
+#include "core/items.h"
 #include "devices/agent/stop.h"
 
 #if defined __linux__ && (defined __x86_64__ || defined __aarch64__) && __has_include(<linux/landlock.h>) && \
@@ -170,10 +171,7 @@ static bool allow_below(int rules, const char *folder, uint64_t access)
 static bool is_written(const char *key)
 {
     static const char *const keys[] = {"ep.context_file_path", "profiling_file_path", "json_qnn_graph_dir"};
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
-        if (strcmp(key, keys[i]) == 0)
-            return true;
-    return false;
+    return nd_find_text(keys, sizeof keys / sizeof keys[0], sizeof keys[0], key) != NULL;
 }
 
 static bool allow_named(int rules, const struct nd_agent_option *pairs, size_t n, uint64_t access)
@@ -221,8 +219,7 @@ static bool restrict_files(const struct nd_agent_job *job, bool are_programs_fre
                          allow_named(rules, job->provider_options, job->n_provider_options, access) &&
                          allow_named(rules, job->config, job->n_config, access) &&
                          allow_stop_file(rules, access) && syscall(__NR_landlock_restrict_self, rules, 0) == 0;
-    if (rules >= 0)
-        close(rules);
+    nd_fd_close(&rules);
     return is_restricted;
 }
 

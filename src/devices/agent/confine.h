@@ -1,5 +1,4 @@
-/* What the agent does without, as far as kernel and C library know how to forbid it: runtime and model are not
- * ours. */
+/* What the agent does without, as far as kernel and C library can forbid it: the runtime is not ours. */
 #pragma once
 
 #include "devices/agent/spool/job_file.h"

@@ -75,8 +75,7 @@ int main(int argc, char **argv)
     signal(SIGXFSZ, SIG_IGN);           /* a file size limit is an error to report, like a full disk */
     dup2(STDERR_FILENO, STDOUT_FILENO); /* providers print their stages on stdout */
 
-    /* What libraries leave in the temporary folder (ONNX Runtime's telemetry: .ses) goes with the agent's own
-     * folder. */
+    /* What libraries leave in the temporary folder (ONNX Runtime: .ses) goes with the agent's own folder. */
     char *here = getcwd(NULL, 0);
     if (here != NULL)
         setenv("TMPDIR", here, 1);

@@ -6,10 +6,10 @@
 #include <time.h>
 
 #include "core/files/file.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/tensors/chunk.h"
 #include "devices/agent/agent.h"
-#include "devices/agent/spool/record_fields.h"
+#include "devices/agent/spool/spool.h"
 #include "devices/agent/stop.h"
 
 enum { N_SLOTS = 4 }; /* runs that may wait for the thread */
@@ -141,15 +141,13 @@ static enum nd_status store_tensor(struct nd_store_thread *store, size_t tensor,
                                                : store_in_own_chunks(store, tensor, slot, err);
 }
 
-/* Everything complete so far becomes durable: open chunks as fragments, then the acknowledgement, then the
- * sync. */
+/* What is complete so far becomes durable: open chunks as fragments, the acknowledgement, then the sync. */
 static enum nd_status acknowledge(struct nd_store_thread *store, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     store->acknowledged_ns = nd_clock_ns();
     if (store->n_complete == store->n_acknowledged)
         return ND_OK;
-    for (size_t e = 0; status == ND_OK && e < store->n_tensors; e++) {
+    for (size_t e = 0; e < store->n_tensors; e++) {
         struct tensor_state *state = &store->tensors[e];
         if (state->n_open == state->n_acknowledged)
             continue;
@@ -157,18 +155,15 @@ static enum nd_status acknowledge(struct nd_store_thread *store, struct nd_error
         size_t in_chunk = store->n_complete - store->n_complete % state->layout.samples_per_chunk;
         size_t n = state->n_open - state->n_acknowledged;
         const uint64_t index[4] = {store->probe, store->tensor_ids[e], in_chunk + state->n_acknowledged, n};
-        status = append(store, ND_RECORD_FRAGMENT, index,
-                        state->open_chunk + state->n_acknowledged * state->sample_bytes,
-                        n * state->sample_bytes, err);
+        ND_TRY(append(store, ND_RECORD_FRAGMENT, index,
+                      state->open_chunk + state->n_acknowledged * state->sample_bytes, n * state->sample_bytes,
+                      err));
         state->n_acknowledged = state->n_open;
     }
-    if (status == ND_OK)
-        status =
-            append(store, ND_RECORD_ACK, (const uint64_t[4]){store->probe, store->n_complete}, NULL, 0, err);
-    if (status == ND_OK)
-        status = nd_spool_sync(store->writer, err);
+    ND_TRY(append(store, ND_RECORD_ACK, (const uint64_t[4]){store->probe, store->n_complete}, NULL, 0, err));
+    ND_TRY(nd_spool_sync(store->writer, err));
     store->n_acknowledged = store->n_complete;
-    return status;
+    return ND_OK;
 }
 
 /* Cuts the tensors into chunks for that probe, none of them begun. */
@@ -217,19 +212,17 @@ static size_t count_runs(const struct nd_store_thread *store, const struct slot 
 
 static enum nd_status process(struct nd_store_thread *store, const struct slot *slot, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     if (store->probe == SIZE_MAX)
-        status = announce_outputs(store, err);
-    if (status == ND_OK && store->probe != slot->probe)
-        status = nd_store_begin_probe(store, slot->probe, err);
-    for (size_t e = 0; status == ND_OK && e < store->n_tensors; e++) {
+        ND_TRY(announce_outputs(store, err));
+    if (store->probe != slot->probe)
+        ND_TRY(nd_store_begin_probe(store, slot->probe, err));
+    for (size_t e = 0; e < store->n_tensors; e++) {
         store->digests[e] = nd_digest_bytes(slot->data[e], store->tensors[e].sample_bytes);
-        status = store_tensor(store, e, slot, err);
+        ND_TRY(store_tensor(store, e, slot, err));
     }
-    if (status == ND_OK)
-        status = append(store, ND_RECORD_SAMPLE,
-                        (const uint64_t[4]){slot->probe, slot->sample, slot->repeat, slot->latency_ns},
-                        store->digests, store->n_tensors * sizeof *store->digests, err);
+    ND_TRY(append(store, ND_RECORD_SAMPLE,
+                  (const uint64_t[4]){slot->probe, slot->sample, slot->repeat, slot->latency_ns},
+                  store->digests, store->n_tensors * sizeof *store->digests, err));
     if (slot->repeat == 0)
         memcpy(store->first_digests, store->digests, store->n_tensors * sizeof *store->digests);
     store->n_runs = count_runs(store, slot);
@@ -239,11 +232,11 @@ static enum nd_status process(struct nd_store_thread *store, const struct slot *
     bool is_due = nd_clock_ns() - store->acknowledged_ns >= (uint64_t)ACK_INTERVAL_MS * 1000000u;
     bool is_first = store->n_acknowledged == 0 && store->n_complete > 0; /* a disk may fill before it is due */
     bool is_stop = nd_stop_is_at_sample(slot->probe, store->n_complete);
-    if (status == ND_OK && (is_first || is_last || is_due || is_stop))
-        status = acknowledge(store, err);
-    if (status == ND_OK && is_stop)
+    if (is_first || is_last || is_due || is_stop)
+        ND_TRY(acknowledge(store, err));
+    if (is_stop)
         nd_stop();
-    return status;
+    return ND_OK;
 }
 
 /* Waits for a run to store, but no longer than until complete samples must be acknowledged. False when it is
@@ -272,10 +265,7 @@ static void *run_thread(void *context)
     while (status == ND_OK && wait_for_slot(store)) {
         bool has_slot = store->n_waiting > 0;
         pthread_mutex_unlock(&store->lock);
-        if (has_slot)
-            status = process(store, &store->slots[store->first], &err);
-        else
-            status = acknowledge(store, &err);
+        status = has_slot ? process(store, &store->slots[store->first], &err) : acknowledge(store, &err);
         pthread_mutex_lock(&store->lock);
         if (has_slot) {
             store->first = (store->first + 1) % N_SLOTS;
@@ -295,13 +285,10 @@ static void *run_thread(void *context)
 static void destroy(struct nd_store_thread *store)
 {
     for (size_t s = 0; s < N_SLOTS; s++) {
-        for (size_t e = 0; store->slots[s].data != NULL && e < store->n_tensors; e++)
-            free(store->slots[s].data[e]);
-        free(store->slots[s].data);
+        ND_FREE_ITEMS(store->slots[s].data, store->n_tensors);
     }
-    for (size_t e = 0; store->tensors != NULL && e < store->n_tensors; e++)
-        free(store->tensors[e].open_chunk);
-    ND_FREE_ALL(store->tensors, store->tensor_ids, store->digests, store->first_digests, store->encoded);
+    ND_FREE_EACH(store->tensors, store->n_tensors, .open_chunk);
+    ND_FREE_ALL(store->tensor_ids, store->digests, store->first_digests, store->encoded);
     pthread_cond_destroy(&store->changed);
     pthread_mutex_destroy(&store->lock);
     free(store);

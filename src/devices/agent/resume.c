@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/memory.h"
+#include "core/items.h"
 
 /* What is read so far, with what only the reading needs. */
 struct reading {
@@ -139,30 +139,17 @@ static bool take_chunk(struct reading *reading, const struct nd_record *record)
 static bool take_record(struct reading *reading, const struct nd_record *record)
 {
     struct nd_resume *resume = reading->resume;
-    switch (record->kind) {
-    case ND_RECORD_RUNTIME:
+    if (record->kind == ND_RECORD_RUNTIME)
         resume->runtime = *record;
-        return true;
-    case ND_RECORD_RESUME:
-        resume->n_before++;
-        return true;
-    case ND_RECORD_LIBRARY:
-        return add_record(reading, &resume->libraries, record);
-    case ND_RECORD_NODE:
-        return add_record(reading, &resume->nodes, record);
-    case ND_RECORD_PASS:
-        return take_pass(reading, record);
-    case ND_RECORD_OUTPUT:
-        return take_output(reading, record);
-    case ND_RECORD_FRAGMENT:
-        return take_fragment(reading, record);
-    case ND_RECORD_CHUNK:
-        return take_chunk(reading, record);
-    case ND_RECORD_SAMPLE:
-        return take_sample(reading, record);
-    default:
-        return true;
-    }
+    resume->n_before += record->kind == ND_RECORD_RESUME;
+    return record->kind == ND_RECORD_LIBRARY    ? add_record(reading, &resume->libraries, record)
+           : record->kind == ND_RECORD_NODE     ? add_record(reading, &resume->nodes, record)
+           : record->kind == ND_RECORD_PASS     ? take_pass(reading, record)
+           : record->kind == ND_RECORD_OUTPUT   ? take_output(reading, record)
+           : record->kind == ND_RECORD_FRAGMENT ? take_fragment(reading, record)
+           : record->kind == ND_RECORD_CHUNK    ? take_chunk(reading, record)
+           : record->kind == ND_RECORD_SAMPLE   ? take_sample(reading, record)
+                                                : true;
 }
 
 /* What is kept, of which nothing is trusted but that it was written whole. */
@@ -239,10 +226,8 @@ enum nd_status nd_resume_open(const struct nd_agent_job *job, const char *path, 
 
 void nd_resume_close(struct nd_resume *resume)
 {
-    for (size_t e = 0; e < resume->n_tensors; e++)
-        free(resume->tensors[e].fragments);
-    ND_FREE_ALL(resume->tensors, resume->first_pass, resume->n_runs, resume->libraries.items,
-                resume->nodes.items);
+    ND_FREE_EACH(resume->tensors, resume->n_tensors, .fragments);
+    ND_FREE_ALL(resume->first_pass, resume->n_runs, resume->libraries.items, resume->nodes.items);
     nd_spool_reader_close(&resume->reader);
     *resume = (struct nd_resume){0};
 }

@@ -6,12 +6,12 @@
 #include <unistd.h>
 
 #include "core/files/file.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/text/strbuf.h"
 #include "devices/agent/agent.h"
 #include "devices/agent/confine.h"
 #include "devices/agent/runtime/context_binary.h"
-#include "devices/agent/spool/record_fields.h"
+#include "devices/agent/spool/spool.h"
 #include "devices/agent/stop.h"
 
 static void add_version(struct nd_strbuf *fields, const char *key, const struct nd_context_version *version)
@@ -176,13 +176,10 @@ static enum nd_status check_program(const struct nd_agent *agent, struct nd_erro
 
 static enum nd_status nd_agent_load_runtime(struct nd_agent *agent, struct nd_error *err)
 {
-    enum nd_status status = create_runtime(agent, record_log, (int)agent->job->log_severity, err);
+    ND_TRY(create_runtime(agent, record_log, (int)agent->job->log_severity, err));
     nd_agent_confine_programs(); /* what had to be started runs, and has not seen the model yet */
-    if (status == ND_OK)
-        status = check_program(agent, err);
-    if (status != ND_OK)
-        return status;
-    struct nd_strbuf fields = {0};
+    ND_TRY(check_program(agent, err));
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf fields = {0};
     nd_fields_add(&fields, nd_runtime_starts_program() ? "runner" : "version",
                   nd_runtime_version(agent->runtime));
     if (nd_runtime_starts_program())
@@ -193,13 +190,12 @@ static enum nd_status nd_agent_load_runtime(struct nd_agent *agent, struct nd_er
     if (agent->resume == NULL)
         return nd_fields_append(agent->writer, ND_RECORD_RUNTIME, NULL, 0, &fields, err);
     if (fields.failed)
-        status = nd_fail_memory(err);
-    else if (!is_same_record(&agent->resume->runtime, &fields))
-        status = nd_fail(
-            err, ND_E_DEVICE_OUTPUT, NULL, "the runtime is %s%s, not the one of before the interruption",
-            nd_runtime_starts_program() ? "" : "ONNX Runtime ", nd_runtime_version(agent->runtime));
-    nd_strbuf_deinit(&fields);
-    return status;
+        return nd_fail_memory(err);
+    if (!is_same_record(&agent->resume->runtime, &fields))
+        return nd_fail(err, ND_E_DEVICE_OUTPUT, NULL,
+                       "the runtime is %s%s, not the one of before the interruption",
+                       nd_runtime_starts_program() ? "" : "ONNX Runtime ", nd_runtime_version(agent->runtime));
+    return ND_OK;
 }
 
 /* One profile is enough: that of the pass with the most tensors. */
@@ -210,10 +206,8 @@ static bool wants_profile(const struct nd_agent *agent)
 
 static bool has_option(const struct nd_agent_job *job, const char *key)
 {
-    for (size_t i = 0; i < job->n_provider_options; i++)
-        if (strcmp(job->provider_options[i].key, key) == 0)
-            return true;
-    return false;
+    return nd_find_text(job->provider_options, job->n_provider_options, sizeof *job->provider_options, key) !=
+           NULL;
 }
 
 /* Whether the provider is to write a profile of its own here. Not where the user said himself where to. */
@@ -370,25 +364,20 @@ static enum nd_status nd_agent_check_placement(struct nd_agent *agent, struct nd
     const struct nd_agent_job *job = agent->job;
     ND_FREED struct nd_placement *nodes = NULL;
     size_t n = 0, n_fell_back = 0;
-    enum nd_status status = nd_session_placement(agent->session, &nodes, &n, err);
-    bool *is_fell_back = nd_calloc(n, sizeof *is_fell_back);
-    if (status == ND_OK)
-        status = is_fell_back != NULL ? find_fell_back(job, nodes, n, is_fell_back, err) : nd_fail_memory(err);
-    for (size_t i = 0; status == ND_OK && i < n; i++) {
-        status = record_node(agent, &nodes[i], i, is_fell_back[i], err);
+    ND_TRY(nd_session_placement(agent->session, &nodes, &n, err));
+    ND_FREED bool *is_fell_back = nd_calloc(n, sizeof *is_fell_back);
+    ND_TRY(is_fell_back != NULL ? find_fell_back(job, nodes, n, is_fell_back, err) : nd_fail_memory(err));
+    for (size_t i = 0; i < n; i++) {
+        ND_TRY(record_node(agent, &nodes[i], i, is_fell_back[i], err));
         n_fell_back += is_fell_back[i];
     }
     char names[256] = "";
-    if (status == ND_OK)
-        name_fell_back(nodes, n, is_fell_back, names);
-    free(is_fell_back);
-    if (status == ND_OK && nd_agent_is_resumed_pass(agent) && agent->resume->has_runs &&
-        n != agent->resume->nodes.n)
-        status =
-            nd_fail(err, ND_E_DEVICE_OUTPUT, NULL, "%zu nodes are placed, and %zu were before the interruption",
-                    n, agent->resume->nodes.n);
-    if (status != ND_OK || n_fell_back == 0 || job->is_fallback_allowed)
-        return status;
+    name_fell_back(nodes, n, is_fell_back, names);
+    if (nd_agent_is_resumed_pass(agent) && agent->resume->has_runs && n != agent->resume->nodes.n)
+        return nd_fail(err, ND_E_DEVICE_OUTPUT, NULL,
+                       "%zu nodes are placed, and %zu were before the interruption", n, agent->resume->nodes.n);
+    if (n_fell_back == 0 || job->is_fallback_allowed)
+        return ND_OK;
     if (job->is_untouched && job->log_severity > 0)
         record_reasons(agent);
     /* A host that knows the model says more of them (failure_logs.c). */
@@ -656,9 +645,8 @@ static enum nd_status nd_agent_connect(struct nd_agent *agent, struct nd_error *
 static void nd_agent_disconnect(struct nd_agent *agent)
 {
     ND_FREE_ALL(agent->target_of_input, agent->inputs);
-    for (size_t e = 0; agent->qvalues != NULL && e < agent->job->n_tensors; e++)
-        free(agent->qvalues[e].bytes);
-    ND_FREE_ALL(agent->qvalues, agent->outputs, agent->tensors, agent->checks);
+    ND_FREE_EACH(agent->qvalues, agent->job->n_tensors, .bytes);
+    ND_FREE_ALL(agent->outputs, agent->tensors, agent->checks);
     agent->target_of_input = NULL;
     agent->inputs = NULL;
     agent->qvalues = NULL;
@@ -702,8 +690,7 @@ static bool is_stored(const struct nd_agent *agent, size_t probe, size_t sample,
     return nd_agent_is_resumed_pass(agent) && nd_resume_has_run(agent->resume, probe, sample, repeat);
 }
 
-/* A session that remembers runs also what is stored, so that what follows comes out as if nothing had happened.
- */
+/* A session that remembers runs what is stored, too, so that what follows comes out as if nothing happened. */
 static enum nd_status run_once(struct nd_agent *agent, size_t probe, size_t sample, size_t repeat,
                                struct nd_error *err)
 {
@@ -713,22 +700,20 @@ static enum nd_status run_once(struct nd_agent *agent, size_t probe, size_t samp
     if (repeat >= agent->job->n_repeats)
         nd_session_repeat(agent->session);
     uint64_t start_ns = nd_clock_ns();
-    enum nd_status status = nd_session_run(agent->session, agent->inputs, agent->outputs, err);
+    ND_TRY(nd_session_run(agent->session, agent->inputs, agent->outputs, err));
     struct nd_store_run run = {.probe = probe,
                                .sample = sample,
                                .repeat = repeat,
                                .latency_ns = nd_clock_ns() - start_ns + (repeat == 0 ? agent->ahead_ns : 0),
                                .views = agent->tensors};
-    if (status != ND_OK || is_known)
-        return status;
-    status = nd_agent_make_codes(agent, err);
-    if (status == ND_OK)
-        status = nd_agent_check_outputs(agent, probe, sample, repeat == 0, err);
-    return status == ND_OK ? nd_store_put(agent->store, &run, err) : status;
+    if (is_known)
+        return ND_OK;
+    ND_TRY(nd_agent_make_codes(agent, err));
+    ND_TRY(nd_agent_check_outputs(agent, probe, sample, repeat == 0, err));
+    return nd_store_put(agent->store, &run, err);
 }
 
-/* How often the sample was run in the pass to go on with, or will be as far as its runs say; 0: it was not run.
- */
+/* How often the sample was run in the pass to go on with, or will be, as far as its runs say; 0: not at all. */
 static size_t nd_resume_n_runs(const struct nd_resume *resume, const struct nd_agent_job *job, size_t probe,
                                size_t sample)
 {

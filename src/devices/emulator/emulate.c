@@ -387,24 +387,22 @@ static enum nd_status apply(struct work *work, const struct nd_emu_item *item, s
 static enum nd_status make_qvalues(struct work *work, struct nd_array *qvalues, struct nd_error *err)
 {
     const struct nd_emu_layer *layer = work->layer;
-    enum nd_status status = ND_OK;
     round_all(work, layer->usual, qvalues);
     if (!nd_emu_is_same_arithmetic(layer->usual, layer->arithmetic)) {
-        status = begin(work, qvalues, err);
+        ND_TRY(begin(work, qvalues, err));
         round_all(work, layer->arithmetic, qvalues);
-        if (status == ND_OK)
-            end(work, qvalues);
+        end(work, qvalues);
     }
-    if (status == ND_OK && layer->reads_fused)
-        status = nd_array_copy(qvalues, &work->state->plain, err);
-    for (size_t i = 0; i < layer->n_faults && status == ND_OK; i++)
-        status = apply(work, layer->faults[i], qvalues, err);
-    if (status != ND_OK || !layer->is_fused)
-        return status;
-    status = nd_array_copy(qvalues, &work->state->shown, err);
-    for (size_t i = 0; i < qvalues->n && status == ND_OK; i++)
+    if (layer->reads_fused)
+        ND_TRY(nd_array_copy(qvalues, &work->state->plain, err));
+    for (size_t i = 0; i < layer->n_faults; i++)
+        ND_TRY(apply(work, layer->faults[i], qvalues, err));
+    if (!layer->is_fused)
+        return ND_OK;
+    ND_TRY(nd_array_copy(qvalues, &work->state->shown, err));
+    for (size_t i = 0; i < qvalues->n; i++)
         qvalues->x[i] = clip(work, i, nd_ratio_value(&work->v[i]));
-    return status;
+    return ND_OK;
 }
 
 /* Who makes layers by that arithmetic of layers. */
@@ -491,12 +489,11 @@ static enum nd_status show(void *context, size_t tensor, const struct nd_array *
     struct nd_emulator *emulator = context;
     const struct nd_array *shown =
         emulator->binding.layers[tensor].is_fused ? &emulator->tensors[tensor].shown : values;
-    enum nd_status status = ND_OK;
     if (emulator->has_fused && nd_dtype_is_integer(nd_model_tensor(emulator->model, tensor)->dtype)) {
-        status = nd_array_copy(shown, &emulator->seen[tensor], err);
+        ND_TRY(nd_array_copy(shown, &emulator->seen[tensor], err));
         emulator->is_seen[tensor] = !emulator->binding.layers[tensor].reads_fused;
     }
-    return status == ND_OK ? emulator->found(emulator->context, tensor, shown, method, err) : status;
+    return emulator->found(emulator->context, tensor, shown, method, err);
 }
 
 /* The readers of fused tensors once more, on codes: how many of theirs the fusion changed. */

@@ -1,10 +1,9 @@
-/* The items of an emulated device: read from text, and written as text. The words and their meaning: emulate.h.
- */
+/* The items of an emulated device: read from text, and written as text. The words: emulate.h. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/error.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "devices/emulator/emulate_internal.h"
 #include "npudiff/core/parse.h"
 
@@ -99,45 +98,27 @@ static bool parse_pair(enum value kind, const char *value, struct nd_emu_item *i
     const char *second;
     if (!split(value, first, &second))
         return false;
-    switch (kind) {
-    case CHANNEL_AND_AMOUNT:
+    if (kind == CHANNEL_AND_AMOUNT)
         return parse_channel(first, &item->channel) && nd_parse_i64(second, &item->first) && item->first != 0;
-    case CHANNEL_AND_FACTOR:
+    if (kind == CHANNEL_AND_FACTOR)
         return parse_channel(first, &item->channel) && nd_parse_double(second, &item->real) && item->real > 0;
-    case FIRST_AND_COUNT:
-        return nd_parse_i64(first, &item->first) && nd_parse_i64(second, &item->second) && item->first >= 0 &&
-               item->second >= 1;
-    default:
-        return nd_parse_i64(first, &item->first) && nd_parse_i64(second, &item->second) &&
-               item->first <= item->second;
-    }
+    return nd_parse_i64(first, &item->first) && nd_parse_i64(second, &item->second) &&
+           (kind == FIRST_AND_COUNT ? item->first >= 0 && item->second >= 1 : item->first <= item->second);
 }
 
 static bool parse_value(enum value kind, const char *value, struct nd_emu_item *item)
 {
-    switch (kind) {
-    case A_ARITHMETIC:
+    if (kind == A_ARITHMETIC)
         return parse_arithmetic(value, &item->arithmetic);
-    case A_SEED:
+    if (kind == A_SEED)
         return nd_parse_u64(value, &item->seed);
-    case A_PROBABILITY:
+    if (kind == A_PROBABILITY)
         return nd_parse_double(value, &item->real) && item->real > 0 && item->real <= 1;
-    case N_BITS:
+    if (kind == N_BITS)
         return nd_parse_i64(value, &item->first) && item->first >= 2 && item->first <= 52;
-    case A_NUMBER:
-        return nd_parse_i64(value, &item->first);
-    case A_SHIFT:
-        return nd_parse_i64(value, &item->first) && item->first != 0;
-    case CHANNEL_AND_AMOUNT:
-    case CHANNEL_AND_FACTOR:
-    case FIRST_AND_COUNT:
-    case LOW_AND_HIGH:
-        return parse_pair(kind, value, item);
-    case NO_VALUE:
-    case AN_OPERATOR:
-        break;
-    }
-    return false;
+    if (kind == A_NUMBER || kind == A_SHIFT)
+        return nd_parse_i64(value, &item->first) && (kind == A_NUMBER || item->first != 0);
+    return kind != NO_VALUE && kind != AN_OPERATOR && parse_pair(kind, value, item);
 }
 
 static enum nd_status fail_usage(const struct nd_emu_item *item, const struct word *word, struct nd_error *err)
@@ -169,20 +150,16 @@ static enum nd_status fail_program(const struct nd_emu_item *item, const char *v
 static enum nd_status find_word(const struct nd_emu_item *item, const char *name, size_t *out,
                                 struct nd_error *err)
 {
-    struct nd_strbuf names = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf names = {0};
     for (size_t w = 0; w < N_WORDS; w++) {
         if (strcmp(name, words[w].name) == 0) {
-            nd_strbuf_deinit(&names);
             *out = w;
             return ND_OK;
         }
         nd_strbuf_printf(&names, "%s%s", w > 0 ? ", " : "", words[w].name);
     }
-    enum nd_status status =
-        nd_fail(err, ND_E_DEVICE_PROFILE, item->text, "item '%s': no word '%s'; there are %s", item->text, name,
-                names.text != NULL ? names.text : "");
-    nd_strbuf_deinit(&names);
-    return status;
+    return nd_fail(err, ND_E_DEVICE_PROFILE, item->text, "item '%s': no word '%s'; there are %s", item->text,
+                   name, names.text != NULL ? names.text : "");
 }
 
 /* fallback has either a tensor or an operator; its arithmetic is float32. */
@@ -241,48 +218,37 @@ static char *spell_out(const char *text)
 
 enum nd_status nd_emulation_add(struct nd_emulation *emulation, const char *text, struct nd_error *err)
 {
-    struct nd_emu_item item = {.text = spell_out(text)};
-    char *head = nd_strdup(item.text);
-    enum nd_status status = head != NULL ? ND_OK : nd_fail_memory(err);
+    ND_CLEANUP(free_item) struct nd_emu_item item = {.text = spell_out(text)};
+    ND_FREED char *head = nd_strdup(item.text);
+    ND_TRY_MEMORY(head != NULL, err);
     if (emulation->n == 0 && emulation->capacity == 0)
         emulation->seed = 1;
-    if (status == ND_OK && *text == '\0')
-        status = nd_fail(err, ND_E_DEVICE_PROFILE, text, "an item is empty");
-    if (status == ND_OK && strchr(text, ',') != NULL)
-        status = nd_fail(err, ND_E_DEVICE_PROFILE, text, "item '%s' holds a comma", text);
-    if (status == ND_OK) {
-        char *value = strchr(head, '=');
-        if (value != NULL)
-            *value++ = '\0';
-        status = parse_parts(head, value, &item, err);
-    }
-    if (status == ND_OK &&
-        !nd_grow((void **)&emulation->items, &emulation->capacity, emulation->n + 1, sizeof *emulation->items))
-        status = nd_fail_memory(err);
-    free(head);
-    if (status != ND_OK) {
-        free_item(&item);
-        return status;
-    }
+    if (*text == '\0')
+        return nd_fail(err, ND_E_DEVICE_PROFILE, text, "an item is empty");
+    if (strchr(text, ',') != NULL)
+        return nd_fail(err, ND_E_DEVICE_PROFILE, text, "item '%s' holds a comma", text);
+    char *value = strchr(head, '=');
+    if (value != NULL)
+        *value++ = '\0';
+    ND_TRY(parse_parts(head, value, &item, err));
+    ND_TRY_MEMORY(
+        nd_grow((void **)&emulation->items, &emulation->capacity, emulation->n + 1, sizeof *emulation->items),
+        err);
     if (item.word == ND_EMU_SEED)
         emulation->seed = item.seed;
-    emulation->items[emulation->n++] = item;
-    return ND_OK;
+    struct nd_emu_item *added = &emulation->items[emulation->n++];
+    return ND_GIVE(added, item);
 }
 
 enum nd_status nd_emulation_parse(const char *text, struct nd_emulation *out, struct nd_error *err)
 {
-    struct nd_emulation emulation = {0};
-    char *copy = nd_strdup(text), *rest = copy, *item;
-    enum nd_status status = copy != NULL ? ND_OK : nd_fail_memory(err);
-    while (status == ND_OK && (item = strsep(&rest, ",")) != NULL)
-        status = nd_emulation_add(&emulation, item, err);
-    free(copy);
-    if (status == ND_OK)
-        *out = emulation;
-    else
-        nd_emulation_deinit(&emulation);
-    return status;
+    ND_CLEANUP(nd_emulation_deinit) struct nd_emulation emulation = {0};
+    ND_FREED char *copy = nd_strdup(text);
+    char *rest = copy, *item;
+    ND_TRY_MEMORY(copy != NULL, err);
+    while ((item = strsep(&rest, ",")) != NULL)
+        ND_TRY(nd_emulation_add(&emulation, item, err));
+    return ND_GIVE(out, emulation);
 }
 
 char *nd_emulation_text(const struct nd_emulation *emulation)
@@ -295,9 +261,7 @@ char *nd_emulation_text(const struct nd_emulation *emulation)
 
 void nd_emulation_deinit(struct nd_emulation *emulation)
 {
-    for (size_t i = 0; i < emulation->n; i++)
-        free_item(&emulation->items[i]);
-    free(emulation->items);
+    ND_DEINIT_EACH(free_item, emulation->items, emulation->n);
     *emulation = (struct nd_emulation){0};
 }
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "core/error.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/text/strbuf.h"
 #include "devices/emulator/emulate_internal.h"
 
@@ -304,9 +304,7 @@ static enum nd_status check_readers(const struct bind *bind, struct nd_error *er
 
 static void nd_emu_unbind(struct nd_emu_binding *binding)
 {
-    for (size_t e = 0; binding->layers != NULL && e < binding->n_tensors; e++)
-        free(binding->layers[e].faults);
-    free(binding->layers);
+    ND_FREE_EACH(binding->layers, binding->n_tensors, .faults);
     *binding = (struct nd_emu_binding){0};
 }
 

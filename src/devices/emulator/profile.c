@@ -38,9 +38,7 @@ static enum nd_status add_item(const struct profile *profile, const yaml_node_t 
     if (node->type != YAML_SCALAR_NODE || strlen(scalar_text(node)) != node->data.scalar.length)
         return fail_at(profile, &node->start_mark, *prefix != '\0' ? "a number is needed" : "an item is a text",
                        NULL);
-    struct nd_strbuf text = {0};
-    nd_strbuf_printf(&text, "%s%s", prefix, scalar_text(node));
-    ND_FREED char *item = nd_strbuf_take(&text);
+    ND_FREED char *item = nd_text("%s%s", prefix, scalar_text(node));
     enum nd_status status =
         item != NULL ? nd_emulation_add(profile->out, item, profile->err) : nd_fail_memory(profile->err);
     if (status == ND_ERR_USAGE)
@@ -78,9 +76,7 @@ static enum nd_status read_mapping(const struct profile *profile, const yaml_nod
         is_there[k] = true;
         ND_TRY(k == 0 ? add_items(profile, value) : add_item(profile, value, "seed="));
     }
-    if (!is_there[0])
-        ND_TRY(fail_at(profile, &root->start_mark, "there are no", keys[0]));
-    return ND_OK;
+    return !is_there[0] ? fail_at(profile, &root->start_mark, "there are no", keys[0]) : ND_OK;
 }
 
 static enum nd_status fail_yaml(const struct profile *profile, const yaml_parser_t *parser)
@@ -138,29 +134,18 @@ static bool is_file_name(const char *what)
 enum nd_status nd_profile_read(const char *what, struct nd_emulation *out, struct nd_profile_file *file,
                                struct nd_error *err)
 {
-    struct nd_emulation emulation = {0};
-    struct nd_profile_file found = {0};
-    void *bytes = NULL;
+    ND_CLEANUP(nd_emulation_deinit) struct nd_emulation emulation = {0};
+    ND_FREED void *bytes = NULL;
     size_t n_bytes = 0;
-    *file = found;
+    *file = (struct nd_profile_file){0};
     if (!is_file_name(what))
         return nd_emulation_parse(what, out, err);
-    enum nd_status status = nd_file_read(what, ND_PROFILE_MAX_BYTES, &bytes, &n_bytes, err);
-    if (status == ND_OK)
-        nd_sha256_bytes(bytes, n_bytes, found.sha256);
-    if (status == ND_OK && (found.text = strndup(bytes, n_bytes)) == NULL)
-        status = nd_fail_memory(err);
-    if (status == ND_OK) {
-        struct profile profile = {.path = what, .out = &emulation, .err = err};
-        status = read_yaml(&profile, found.text, strlen(found.text));
-    }
-    free(bytes);
-    if (status == ND_OK) {
-        *out = emulation;
-        *file = found;
-    } else {
-        nd_emulation_deinit(&emulation);
-        free(found.text);
-    }
-    return status;
+    ND_TRY(nd_file_read(what, ND_PROFILE_MAX_BYTES, &bytes, &n_bytes, err));
+    ND_FREED char *text = strndup(bytes, n_bytes);
+    ND_TRY_MEMORY(text != NULL, err);
+    struct profile profile = {.path = what, .out = &emulation, .err = err};
+    ND_TRY(read_yaml(&profile, text, strlen(text)));
+    nd_sha256_bytes(bytes, n_bytes, file->sha256);
+    (void)ND_GIVE(&file->text, text);
+    return ND_GIVE(out, emulation);
 }

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "core/files/file.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/processes/parallel.h"
 #include "core/processes/process.h"
 #include "core/text/strbuf.h"
@@ -61,10 +61,7 @@ void nd_fleet_deinit(struct nd_fleet *fleet)
 
 static const struct nd_fleet_host *find_host(const struct nd_fleet *fleet, const char *name)
 {
-    for (size_t i = 0; name != NULL && i < fleet->n_hosts; i++)
-        if (strcmp(fleet->hosts[i].name, name) == 0)
-            return &fleet->hosts[i];
-    return NULL;
+    return nd_find_text(fleet->hosts, fleet->n_hosts, sizeof *fleet->hosts, name);
 }
 
 static enum nd_status read_host(struct reading *r, const yaml_node_t *node)
@@ -164,17 +161,15 @@ static enum nd_status read_root(struct reading *r)
     };
     const struct nd_yaml_kind kind = {"the fleet", keys, COUNT(keys)};
     struct raw_fleet raw = {.fleet.lease_limit_s = default_lease_limit_s};
-    enum nd_status status = nd_yaml_map(&r->yaml, nd_yaml_root(&r->yaml), &kind, &raw, r->err);
+    ND_TRY(nd_yaml_map(&r->yaml, nd_yaml_root(&r->yaml), &kind, &raw, r->err));
     r->fleet->locks = raw.fleet.locks;
     r->fleet->lease = raw.fleet.lease;
     r->fleet->lease_limit_s = raw.fleet.lease_limit_s;
-    if (status == ND_OK && raw.hosts != NULL)
-        status =
-            read_list(r, raw.hosts, "'hosts'", (void **)&r->fleet->hosts, sizeof *r->fleet->hosts, read_host);
-    if (status == ND_OK)
-        status = read_list(r, raw.devices, "'devices'", (void **)&r->fleet->devices, sizeof *r->fleet->devices,
-                           read_device);
-    return status;
+    if (raw.hosts != NULL)
+        ND_TRY(
+            read_list(r, raw.hosts, "'hosts'", (void **)&r->fleet->hosts, sizeof *r->fleet->hosts, read_host));
+    return read_list(r, raw.devices, "'devices'", (void **)&r->fleet->devices, sizeof *r->fleet->devices,
+                     read_device);
 }
 
 enum nd_status nd_fleet_read(struct nd_fleet *out, struct nd_error *err)
@@ -275,19 +270,17 @@ static enum nd_status try_lock(const char *path, bool *is_taken, int *place, str
 static enum nd_status nd_host_place_take(const struct nd_fleet *fleet, const struct nd_fleet_host *host,
                                          bool *is_taken, int *place, struct nd_error *err)
 {
-    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf own = {0};
-    nd_strbuf_printf(&own, "/tmp/npudiff-hosts-%lu", (unsigned long)geteuid());
-    ND_FREED char *folder = fleet->locks != NULL ? nd_strdup(fleet->locks) : nd_strbuf_take(&own);
-    enum nd_status status = folder != NULL ? ND_OK : nd_fail_memory(err);
-    if (status == ND_OK && fleet->locks == NULL)
-        status = make_own_folder(folder, err);
+    ND_FREED char *folder = fleet->locks != NULL ? nd_strdup(fleet->locks)
+                                                 : nd_text("/tmp/npudiff-hosts-%lu", (unsigned long)geteuid());
+    ND_TRY_MEMORY(folder != NULL, err);
+    if (fleet->locks == NULL)
+        ND_TRY(make_own_folder(folder, err));
     *is_taken = false;
-    for (size_t i = 0; status == ND_OK && !*is_taken && i < host->captures; i++) {
-        char *path = lock_path(folder, host->name, i);
-        status = path != NULL ? try_lock(path, is_taken, place, err) : nd_fail_memory(err);
-        free(path);
+    for (size_t i = 0; !*is_taken && i < host->captures; i++) {
+        ND_FREED char *path = lock_path(folder, host->name, i);
+        ND_TRY(path != NULL ? try_lock(path, is_taken, place, err) : nd_fail_memory(err));
     }
-    return status;
+    return ND_OK;
 }
 
 static void nd_host_place_leave(int place)
@@ -363,9 +356,7 @@ static char *join_labels(const struct nd_texts *labels)
 static enum nd_status start_guard(const char *const *argv, struct nd_lease *lease, struct nd_error *err)
 {
     int hold[2] = {-1, -1}, said[2] = {-1, -1};
-    int problem = 0;
-    if (pipe2(hold, O_CLOEXEC) != 0 || pipe2(said, O_CLOEXEC) != 0)
-        problem = errno;
+    int problem = pipe2(hold, O_CLOEXEC) != 0 || pipe2(said, O_CLOEXEC) != 0 ? errno : 0;
     const struct nd_child child = {.program = argv[0],
                                    .argv = argv,
                                    .in = hold[0],
@@ -375,20 +366,16 @@ static enum nd_status start_guard(const char *const *argv, struct nd_lease *leas
                                    .has_group = true};
     if (problem == 0)
         problem = nd_child_start(&child, &lease->guard);
-    if (hold[0] >= 0)
-        close(hold[0]);
-    if (said[1] >= 0)
-        close(said[1]);
+    nd_fd_close(&hold[0]);
+    nd_fd_close(&said[1]);
     if (problem == 0) {
         nd_child_wait(lease->guard, NULL, 0); /* the guard itself goes on in its group */
         lease->hold = hold[1];
         lease->said = said[0];
         return ND_OK;
     }
-    if (hold[1] >= 0)
-        close(hold[1]);
-    if (said[0] >= 0)
-        close(said[0]);
+    nd_fd_close(&hold[1]);
+    nd_fd_close(&said[0]);
     lease->guard = 0;
     return nd_fail(err, ND_E_PROCESS, "sh", "cannot start 'sh': %s", strerror(problem));
 }
@@ -491,11 +478,9 @@ static void report(const char *label, const struct nd_capture_options *options)
 enum nd_status nd_lease_take(const struct nd_device *device, const struct nd_capture_options *options,
                              struct nd_lease *out, struct nd_error *err)
 {
-    struct nd_fleet fleet = {0};
-    struct nd_lease lease = {0};
-    enum nd_status status = nd_fleet_read(&fleet, err);
-    if (status != ND_OK)
-        return status;
+    ND_CLEANUP(nd_fleet_deinit) struct nd_fleet fleet = {0};
+    ND_CLEANUP(nd_lease_end) struct nd_lease lease = {0};
+    ND_TRY(nd_fleet_read(&fleet, err));
     const struct nd_fleet_device *listed = nd_fleet_find(&fleet, device->transport, device->address);
     const struct nd_fleet_host *host = listed != NULL ? find_host(&fleet, listed->host) : NULL;
     bool is_limited = host != NULL && host->captures > 0;
@@ -503,15 +488,10 @@ enum nd_status nd_lease_take(const struct nd_device *device, const struct nd_cap
     if (is_limited || is_leased)
         report(device->label, options);
     if (is_limited)
-        status = wait_for_place(&fleet, host, device->label, options, &lease, err);
-    if (status == ND_OK && is_leased)
-        status = run_command(&fleet, listed, device, options, &lease, err);
-    nd_fleet_deinit(&fleet);
-    if (status == ND_OK)
-        *out = lease;
-    else
-        nd_lease_end(&lease);
-    return status;
+        ND_TRY(wait_for_place(&fleet, host, device->label, options, &lease, err));
+    if (is_leased)
+        ND_TRY(run_command(&fleet, listed, device, options, &lease, err));
+    return ND_GIVE(out, lease);
 }
 
 void nd_lease_end(struct nd_lease *lease)

@@ -55,33 +55,22 @@ static enum nd_status fail_label(const struct nd_fleet *fleet, const char *uri, 
  */
 static enum nd_status nd_fleet_expand(const char *uri, char ***out, size_t *n, struct nd_error *err)
 {
-    struct nd_fleet fleet = {0};
+    ND_CLEANUP(nd_fleet_deinit) struct nd_fleet fleet = {0};
     const char *label = uri + 1;
     size_t n_label = strcspn(label, "/?@"), n_found = 0;
-    char **uris = NULL;
-    enum nd_status status = nd_fleet_read(&fleet, err);
-    if (status != ND_OK)
-        return status;
-    if (fleet.n_devices > 0 && (uris = nd_calloc(fleet.n_devices, sizeof *uris)) == NULL)
-        status = nd_fail_memory(err);
-    for (size_t i = 0; status == ND_OK && i < fleet.n_devices; i++) {
-        struct nd_strbuf text = {0};
-        if (!has_label(&fleet.devices[i], label, n_label))
-            continue;
-        nd_strbuf_printf(&text, "%s%s", fleet.devices[i].device, label + n_label);
-        if ((uris[n_found++] = nd_strbuf_take(&text)) == NULL)
-            status = nd_fail_memory(err);
-    }
-    if (status == ND_OK && n_found == 0)
-        status = fail_label(&fleet, uri, err);
-    nd_fleet_deinit(&fleet);
-    if (status == ND_OK) {
+    ND_TRY(nd_fleet_read(&fleet, err));
+    char **uris = nd_calloc(fleet.n_devices, sizeof *uris);
+    bool are_made = uris != NULL;
+    for (size_t i = 0; are_made && i < fleet.n_devices; i++)
+        if (has_label(&fleet.devices[i], label, n_label))
+            are_made = (uris[n_found++] = nd_text("%s%s", fleet.devices[i].device, label + n_label)) != NULL;
+    if (are_made && n_found > 0) {
         *out = uris;
         *n = n_found;
-    } else {
-        nd_device_uris_free(uris, n_found);
+        return ND_OK;
     }
-    return status;
+    nd_device_uris_free(uris, n_found);
+    return are_made ? fail_label(&fleet, uri, err) : nd_fail_memory(err);
 }
 
 static const char *tool_name(enum nd_transport_kind transport)
@@ -188,15 +177,12 @@ enum nd_status nd_phones_list(const char *server, bool with_chipsets, struct nd_
                               struct nd_error *err)
 {
     enum { MAX_AT_ONCE = 16 };
-    struct nd_adb_devices devices = {0};
-    enum nd_status status = server != NULL ? nd_adb_check_server(server, server, err) : ND_OK;
-    if (status == ND_OK)
-        status = nd_adb_devices_list(server, &devices, err);
-    if (status != ND_OK)
-        return status;
+    ND_CLEANUP(nd_adb_devices_deinit) struct nd_adb_devices devices = {0};
+    if (server != NULL)
+        ND_TRY(nd_adb_check_server(server, server, err));
+    ND_TRY(nd_adb_devices_list(server, &devices, err));
     struct nd_phone *phones = nd_calloc(devices.n, sizeof *phones);
-    if (phones == NULL)
-        status = nd_fail_memory(err);
+    enum nd_status status = phones != NULL ? ND_OK : nd_fail_memory(err);
     for (size_t i = 0; status == ND_OK && i < devices.n; i++) {
         const struct nd_adb_device *device = &devices.items[i];
         phones[i] = (struct nd_phone){.serial = nd_strdup(device->serial),
@@ -208,21 +194,18 @@ enum nd_status nd_phones_list(const char *server, bool with_chipsets, struct nd_
             phones[i].soc == NULL)
             status = nd_fail_memory(err);
     }
-    size_t n_phones = devices.n;
-    nd_adb_devices_deinit(&devices);
-    if (status == ND_OK && n_phones > 0) {
-        qsort(phones, n_phones, sizeof *phones, nd_compare_texts);
-        struct asking asking = {phones, server};
-        if (with_chipsets)
-            status = nd_parallel_for(n_phones < MAX_AT_ONCE ? n_phones : MAX_AT_ONCE, n_phones, ask_chipset,
-                                     &asking, err);
-    }
+    if (status == ND_OK && devices.n > 0)
+        qsort(phones, devices.n, sizeof *phones, nd_compare_texts);
+    struct asking asking = {phones, server};
+    if (status == ND_OK && devices.n > 0 && with_chipsets)
+        status = nd_parallel_for(devices.n < MAX_AT_ONCE ? devices.n : MAX_AT_ONCE, devices.n, ask_chipset,
+                                 &asking, err);
     if (status != ND_OK) {
-        nd_phones_free(phones, n_phones);
+        nd_phones_free(phones, devices.n);
         return status;
     }
     *out = phones;
-    *n = n_phones;
+    *n = devices.n;
     return ND_OK;
 }
 
@@ -260,25 +243,21 @@ static enum nd_status find_only_phone(const char *uri, char **address, struct nd
     const struct nd_phone *usable = NULL;
     const char *server = nd_adb_server(*address);
     size_t n = 0, n_usable = 0;
-    enum nd_status status = nd_phones_list(server, false, &phones, &n, err);
-    for (size_t i = 0; status == ND_OK && i < n; i++)
+    char *found = NULL;
+    ND_TRY(nd_phones_list(server, false, &phones, &n, err));
+    for (size_t i = 0; i < n; i++)
         if (phones[i].trouble == NULL && n_usable++ == 0)
             usable = &phones[i];
-    if (status == ND_OK && n_usable != 1)
-        status = refuse_choice(uri, *address, phones, n, usable, err);
-    if (status == ND_OK) {
-        /* "SERIAL" or "SERIAL@SERVER". */
-        char *found =
-            nd_text("%s%s%s", usable->serial, server != NULL ? "@" : "", server != NULL ? server : "");
-        if (found == NULL) {
-            status = nd_fail_memory(err);
-        } else {
-            free(*address);
-            *address = found;
-        }
-    }
+    if (n_usable == 1) /* "SERIAL" or "SERIAL@SERVER" */
+        found = nd_text("%s%s%s", usable->serial, server != NULL ? "@" : "", server != NULL ? server : "");
+    enum nd_status status = n_usable != 1   ? refuse_choice(uri, *address, phones, n, usable, err)
+                            : found == NULL ? nd_fail_memory(err)
+                                            : ND_OK;
     nd_phones_free(phones, n);
-    return status;
+    ND_TRY(status);
+    free(*address);
+    *address = found;
+    return ND_OK;
 }
 
 /* Of ssh it has been refused. */
@@ -311,28 +290,23 @@ static enum nd_status expand_phones(const char *uri, const struct nd_remote_uri 
     struct nd_phone *phones = NULL;
     const char *server = nd_adb_server(parts->address);
     size_t n_phones = 0;
-    char **uris = NULL;
-    enum nd_status status = find_tool(uri, ND_TRANSPORT_ADB, err);
-    if (status == ND_OK)
-        status = nd_phones_list(server, false, &phones, &n_phones, err);
-    if (status == ND_OK && n_phones == 0)
-        status = refuse_choice(uri, parts->address, NULL, 0, NULL, err);
-    if (status == ND_OK && (uris = nd_calloc(n_phones, sizeof *uris)) == NULL)
-        status = nd_fail_memory(err);
-    for (size_t i = 0; status == ND_OK && i < n_phones; i++) {
+    ND_TRY(find_tool(uri, ND_TRANSPORT_ADB, err));
+    ND_TRY(nd_phones_list(server, false, &phones, &n_phones, err));
+    char **uris = nd_calloc(n_phones, sizeof *uris);
+    bool are_made = uris != NULL;
+    for (size_t i = 0; are_made && i < n_phones; i++) {
         uris[i] = nd_text("adb:%s%s%s%s", phones[i].serial, server != NULL ? "@" : "",
                           server != NULL ? server : "", parts->rest);
-        if (uris[i] == NULL)
-            status = nd_fail_memory(err);
+        are_made = uris[i] != NULL;
     }
     nd_phones_free(phones, n_phones);
-    if (status != ND_OK) {
-        nd_device_uris_free(uris, n_phones);
-        return status;
+    if (are_made && n_phones > 0) {
+        *out = uris;
+        *n = n_phones;
+        return ND_OK;
     }
-    *out = uris;
-    *n = n_phones;
-    return ND_OK;
+    nd_device_uris_free(uris, n_phones);
+    return are_made ? refuse_choice(uri, parts->address, NULL, 0, NULL, err) : nd_fail_memory(err);
 }
 
 static enum nd_status take_alone(const char *uri, char ***out, struct nd_error *err)

@@ -142,14 +142,6 @@ enum nd_status nd_remote_open(struct nd_remote *remote, const struct nd_device *
     return status;
 }
 
-void nd_remote_describe_traffic(const struct nd_remote *remote, char *text, size_t size)
-{
-    const struct nd_transport_traffic *traffic = &remote->transport->traffic;
-    snprintf(text, size, "sent %llu bytes of files, received %llu bytes, %zu commands, link lost %zu times\n",
-             (unsigned long long)traffic->bytes_sent, (unsigned long long)traffic->bytes_received,
-             traffic->n_commands, traffic->n_lost);
-}
-
 /* ---- closing ---- */
 
 /* Either everything goes, where no run and no other host is left, or sets of files that nothing has used for

@@ -135,9 +135,6 @@ void nd_remote_explain_time(const struct nd_remote *remote, struct nd_error *err
 /* Whether the error is one of the device and what is on it, not of this machine. */
 bool nd_remote_is_of_device(const struct nd_error *err);
 
-/* What was moved to and from the machine until now, as a line of text. */
-void nd_remote_describe_traffic(const struct nd_remote *remote, char *text, size_t size);
-
 /* ---- shared by the files remote*.c only ---- */
 
 /* The job as it is there: everything that it reads is sent first. *agent: the path of the agent there. The

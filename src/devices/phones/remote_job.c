@@ -8,7 +8,7 @@
 
 #include "core/files/file.h"
 #include "core/items.h"
-#include "devices/agent/spool/record_fields.h"
+#include "devices/agent/spool/spool.h"
 #include "model/graph/parts.h"
 
 static const double min_limit_s = 30;
@@ -37,9 +37,8 @@ enum nd_status nd_bundle_add(struct nd_bundle *bundle, const char *name, const c
 
 void nd_bundle_deinit(struct nd_bundle *bundle)
 {
-    for (size_t i = 0; i < bundle->n; i++)
-        ND_FREE_ALL(bundle->files[i].name, bundle->files[i].path);
-    ND_FREE_ALL(bundle->files, bundle->folder);
+    ND_FREE_BOTH(bundle->files, bundle->n, .name, .path);
+    free(bundle->folder);
     *bundle = (struct nd_bundle){0};
 }
 
@@ -98,14 +97,13 @@ static enum nd_status ask(struct nd_bundle *const *bundles, size_t n, struct nd_
     for (size_t b = 0; b < n; b++)
         for (size_t i = 0; i < bundles[b]->n; i++)
             size_bytes += bundles[b]->files[i].size_bytes;
-    char *text = question(bundles, n);
+    ND_FREED char *text = question(bundles, n);
     ND_TRY_MEMORY(text != NULL, err);
     const struct nd_remote_command command = {
         .text = text, .time_limit_s = min_limit_s + (double)size_bytes / slowest_read_bytes_s};
-    enum nd_status status = nd_transport_run(transport, &command, reply, err);
-    free(text);
-    if (status != ND_OK || reply->exit_code == 0)
-        return status;
+    ND_TRY(nd_transport_run(transport, &command, reply, err));
+    if (reply->exit_code == 0)
+        return ND_OK;
     char line[300];
     nd_transport_last_line(reply->errors, line, sizeof line);
     return nd_fail(err, ND_E_DEVICE_PUSH, bundles[0]->folder, "cannot make a folder on the device '%s': %s",

@@ -281,8 +281,7 @@ static enum nd_status begin_anew(struct nd_remote_session *session, struct nd_er
 }
 
 /* A run of that id that was left behind: it still runs, or is over, or was interrupted, or has failed, behind
- * whose last acknowledgement another agent tries again. What ran from a store that was damaged is not believed.
- */
+ * whose last acknowledgement another agent tries again. What ran from a damaged store is not believed. */
 static enum nd_status go_on(struct nd_remote_session *session, struct nd_error *err)
 {
     const struct nd_remote *remote = session->remote;
@@ -476,10 +475,8 @@ static enum nd_status open_session(struct nd_remote_session *session, struct nd_
 static void close_session(struct nd_remote_session *session)
 {
     nd_watch_end(&session->watch);
-    if (session->spool_fd >= 0)
-        close(session->spool_fd);
-    if (session->out_fd >= 0)
-        close(session->out_fd);
+    nd_fd_close(&session->spool_fd);
+    nd_fd_close(&session->out_fd);
     ND_FREE_ALL(session->folder, session->agent, session->job, session->script, session->spool, session->out);
 }
 
@@ -528,8 +525,7 @@ enum nd_status nd_remote_run(struct nd_remote *remote, const struct nd_remote_ru
         remote->is_watched = true;
         status = follow(&session, &limits, &why);
     }
-    /* Whenever it was noticed: nothing goes on there without anybody. What was cancelled can be gone on with.
-     */
+    /* Whenever it was noticed: nothing goes on there alone. What was cancelled can be gone on with. */
     if (why.id == ND_E_CANCELLED && session.folder != NULL)
         do_last(&session, nd_script_stop(session.folder));
     nd_remote_explain_time(remote, &why);

@@ -255,7 +255,5 @@ enum nd_status nd_transport_push(struct nd_transport *transport, const char *loc
         if (reply.exit_code != EXIT_WRONG_DIGEST)
             break;
     }
-    if (reply.exit_code != 0)
-        ND_TRY(fail_push(transport, local, &reply, err));
-    return ND_OK;
+    return reply.exit_code != 0 ? fail_push(transport, local, &reply, err) : ND_OK;
 }

@@ -53,10 +53,9 @@ struct nd_remote_reply {
 void nd_remote_reply_deinit(struct nd_remote_reply *reply);
 
 /* Opens the way to a machine and makes sure that it answers. ND_TRANSPORT_NONE is `sh` on this machine, for
- * tests. address: see nd_device.address. The caller closes it.
- * ND_E_TRANSPORT_TOOL (ND_ERR_IO): there is no adb or ssh to run; ND_E_DEVICE_CONNECT (ND_ERR_DEVICE): the
- * machine cannot be used, in the words of the field (unauthorised, offline, not there, no permissions...);
- * ND_E_CANCELLED. */
+ * tests. address: see nd_device.address. The caller closes it. ND_E_TRANSPORT_TOOL (ND_ERR_IO): there is no adb
+ * or ssh to run; ND_E_DEVICE_CONNECT (ND_ERR_DEVICE): the machine cannot be used, in the words of the field
+ * (unauthorised, offline, not there, no permissions...); ND_E_CANCELLED. */
 enum nd_status nd_transport_open(enum nd_transport_kind kind, const char *address,
                                  const struct nd_capture_options *options, struct nd_transport **out,
                                  struct nd_error *err);

@@ -134,21 +134,13 @@ static enum nd_status list_with(const struct nd_transport *adb, struct nd_adb_de
     argv[n++] = "devices";
     argv[n++] = "-l";
     argv[n] = NULL;
-    struct nd_process_end end = {0};
-    struct nd_adb_devices devices = {0};
-    enum nd_status status = run_adb(adb, argv, &end, err);
-    if (status != ND_OK)
-        return status;
+    ND_CLEANUP(nd_process_end_deinit) struct nd_process_end end = {0};
+    ND_CLEANUP(nd_adb_devices_deinit) struct nd_adb_devices devices = {0};
+    ND_TRY(run_adb(adb, argv, &end, err));
     if (end.exit_code != 0)
-        status = fail_list(adb, &end, err);
-    else if (!parse_list(end.out, &devices))
-        status = nd_fail_memory(err);
-    nd_process_end_deinit(&end);
-    if (status == ND_OK)
-        *out = devices;
-    else
-        nd_adb_devices_deinit(&devices);
-    return status;
+        return fail_list(adb, &end, err);
+    ND_TRY_MEMORY(parse_list(end.out, &devices), err);
+    return ND_GIVE(out, devices);
 }
 
 char *nd_adb_name_server(const char *server)

@@ -42,8 +42,7 @@ static size_t put_port(const struct nd_transport *transport, const char **argv, 
     return (size_t)(port - 1 - transport->address);
 }
 
-/* The login shell may be any: what it gets is one word for sh. scratch: host, command and the socket's option.
- */
+/* The login shell may be any: it gets one word for sh. scratch: host, command and the socket's option. */
 static bool ssh_command(const struct nd_transport *transport, const char *text, bool has_stdin,
                         const char **argv, char **scratch)
 {
@@ -124,14 +123,12 @@ static bool can_listen(const char *folder)
         return false;
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     bool is_bound = fd >= 0 && bind(fd, (const struct sockaddr *)&address, sizeof address) == 0;
-    if (fd >= 0)
-        close(fd);
+    nd_fd_close(&fd);
     unlink(address.sun_path);
     return is_bound;
 }
 
-/* A connection that the user's configuration shares is left to it: it may be one that only a person can open.
- */
+/* A connection that the user's configuration shares is left to it: maybe only a person can open it. */
 static bool is_shared_already(const struct nd_transport *transport)
 {
     ND_FREED char *settings = ask_ssh(transport, "-G", NULL, NULL);

@@ -333,39 +333,26 @@ static size_t search(const char *block, size_t n, size_t *found_bytes)
 
 enum nd_status nd_elf_find_qnn_build(const char *path, char **out, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     size_t n_kept = 0, n_read, found_bytes = 0;
-    FILE *file = fopen(path, "re");
-    char *block = nd_calloc(BLOCK_BYTES + MAX_QNN_BUILD_BYTES, 1), *build = NULL;
+    ND_CLEANUP(nd_stdio_close) FILE *file = fopen(path, "re");
+    ND_FREED char *block = nd_calloc(BLOCK_BYTES + MAX_QNN_BUILD_BYTES, 1), *build = NULL;
     if (file == NULL)
-        status = nd_fail(err, ND_E_FILE_OPEN, path, "cannot open '%s': %s", path, strerror(errno));
-    else if (block == NULL)
-        status = nd_fail_memory(err);
-    while (status == ND_OK && build == NULL && (n_read = fread(block + n_kept, 1, BLOCK_BYTES, file)) > 0) {
+        return nd_fail(err, ND_E_FILE_OPEN, path, "cannot open '%s': %s", path, strerror(errno));
+    ND_TRY_MEMORY(block != NULL, err);
+    while (build == NULL && (n_read = fread(block + n_kept, 1, BLOCK_BYTES, file)) > 0) {
         size_t n = n_kept + n_read, at = search(block, n, &found_bytes);
         bool may_go_on = at + found_bytes == n && feof(file) == 0;
         n_kept = n < MAX_QNN_BUILD_BYTES ? n : MAX_QNN_BUILD_BYTES;
-        if (found_bytes > 0 && !may_go_on) {
-            build = strndup(block + at, found_bytes);
-            if (build == NULL)
-                status = nd_fail_memory(err);
-        }
+        if (found_bytes > 0 && !may_go_on)
+            ND_TRY_MEMORY((build = strndup(block + at, found_bytes)) != NULL, err);
         memmove(block, block + n - n_kept, n_kept);
     }
-    if (status == ND_OK && build == NULL && n_kept > 0) { /* one that ends with the file */
+    if (build == NULL && n_kept > 0) { /* one that ends with the file */
         size_t at = search(block, n_kept, &found_bytes);
         build = found_bytes > 0 ? strndup(block + at, found_bytes) : NULL;
-        if (found_bytes > 0 && build == NULL)
-            status = nd_fail_memory(err);
+        ND_TRY_MEMORY(found_bytes == 0 || build != NULL, err);
     }
-    if (status == ND_OK && ferror(file))
-        status = nd_fail(err, ND_E_FILE_READ, path, "cannot read '%s': %s", path, strerror(errno));
-    if (file != NULL)
-        fclose(file);
-    free(block);
-    if (status == ND_OK)
-        *out = build;
-    else
-        free(build);
-    return status;
+    if (ferror(file))
+        return nd_fail(err, ND_E_FILE_READ, path, "cannot read '%s': %s", path, strerror(errno));
+    return ND_GIVE(out, build);
 }

@@ -1,5 +1,4 @@
-/* Adds and removes runtimes in the folder that holds them: one process at a time, and what comes in is whole.
- */
+/* Adds and removes runtimes in their folder: one process at a time, and what comes in is whole. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +13,7 @@
 
 #include "core/documents/json_out.h"
 #include "core/files/file.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/tensors/sha256.h"
 #include "core/text/strbuf.h"
 #include "devices/runtimes/runtimes.h"
@@ -168,28 +167,22 @@ static enum nd_status nd_adding_stage(struct nd_adding *adding, size_t a, const 
     json_auto_t *manifest =
         json_pack("{s:s, s:s, s:s, s:O, s:[], s:{}}", "id", adding->id, "abi", adding->picks[a].abi, "made_by",
                   ND_RUNTIME_MADE_BY, "origin", adding->origin, "files", "sha256");
-    enum nd_status status = manifest != NULL ? nd_dir_make(folder, err) : nd_fail_memory(err);
-    for (size_t i = 0; status == ND_OK && i < pick->n; i++) {
+    ND_TRY(manifest != NULL ? nd_dir_make(folder, err) : nd_fail_memory(err));
+    for (size_t i = 0; i < pick->n; i++) {
         const struct nd_part *part = pick->files[i];
         const char *key = part == pick->ort        ? "ort_library"
                           : part == pick->provider ? "provider_library"
                           : part == pick->backend  ? "backend_library"
                           : part == pick->net_run  ? "net_run"
                                                    : NULL;
-        status = put_part(adding, part, folder, manifest, key, err);
-        if (status == ND_OK)
-            status = nd_adding_check(adding, err);
+        ND_TRY(put_part(adding, part, folder, manifest, key, err));
+        ND_TRY(nd_adding_check(adding, err));
     }
-    if (status == ND_OK)
-        status = put_borrowed(adding, a, folder, manifest, err);
-    if (status == ND_OK) {
-        set_versions(adding, a, manifest);
-        char *path = nd_path_join(folder, ND_RUNTIME_MANIFEST), *text = nd_json_dumps(manifest, JSON_INDENT(2));
-        status =
-            path != NULL && text != NULL ? nd_file_put(path, text, strlen(text), err) : nd_fail_memory(err);
-        ND_FREE_ALL(text, path);
-    }
-    return status;
+    ND_TRY(put_borrowed(adding, a, folder, manifest, err));
+    set_versions(adding, a, manifest);
+    ND_FREED char *path = nd_path_join(folder, ND_RUNTIME_MANIFEST),
+                  *text = nd_json_dumps(manifest, JSON_INDENT(2));
+    return path != NULL && text != NULL ? nd_file_put(path, text, strlen(text), err) : nd_fail_memory(err);
 }
 
 static const char work_start[] = ".add.";
@@ -217,39 +210,26 @@ static void remove_leftovers(const struct nd_runtime_store *store)
     while (dir != NULL && (entry = readdir(dir)) != NULL)
         if (strncmp(entry->d_name, work_start, strlen(work_start)) == 0) {
             char *path = nd_path_join(store->root, entry->d_name);
-            if (path != NULL)
-                nd_dir_remove(path);
+            nd_dir_remove(path);
             free(path);
         }
-    if (dir != NULL)
-        closedir(dir);
+    nd_dir_close(&dir);
 }
 
 enum nd_status nd_runtime_store_open(struct nd_runtime_store *out, struct nd_error *err)
 {
+    ND_CLEANUP(nd_runtime_store_close)
     struct nd_runtime_store store = {.root = nd_runtimes_folder(), .lock = -1};
-    struct nd_strbuf work = {0};
-    enum nd_status status = store.root != NULL ? nd_dir_make(store.root, err) : nd_fail_memory(err);
-    if (status == ND_OK)
-        status = take_lock(&store, err);
-    if (status == ND_OK) {
-        remove_leftovers(&store);
-        nd_strbuf_printf(&work, "%s/%sXXXXXX", store.root, work_start);
-        store.work = nd_strbuf_take(&work);
-        if (store.work == NULL) {
-            status = nd_fail_memory(err);
-        } else if (mkdtemp(store.work) == NULL) {
-            status = nd_fail(err, ND_E_FILE_WRITE, store.root, "cannot write in '%s': %s", store.root,
-                             strerror(errno));
-            free(store.work);
-            store.work = NULL;
-        }
-    }
-    if (status == ND_OK)
-        *out = store;
-    else
-        nd_runtime_store_close(&store);
-    return status;
+    ND_TRY(store.root != NULL ? nd_dir_make(store.root, err) : nd_fail_memory(err));
+    ND_TRY(take_lock(&store, err));
+    remove_leftovers(&store);
+    ND_FREED char *work = nd_text("%s/%sXXXXXX", store.root, work_start);
+    ND_TRY_MEMORY(work != NULL, err);
+    if (mkdtemp(work) == NULL)
+        return nd_fail(err, ND_E_FILE_WRITE, store.root, "cannot write in '%s': %s", store.root,
+                       strerror(errno));
+    (void)ND_GIVE(&store.work, work);
+    return ND_GIVE(out, store); /* closing what has no root does nothing */
 }
 
 void nd_runtime_store_close(struct nd_runtime_store *store)
@@ -258,10 +238,8 @@ void nd_runtime_store_close(struct nd_runtime_store *store)
         return;
     for (size_t i = 0; i < store->n_puts; i++)
         ND_FREE_ALL(store->puts[i].place, store->puts[i].old);
-    if (store->work != NULL)
-        nd_dir_remove(store->work);
-    if (store->lock >= 0)
-        close(store->lock);
+    nd_dir_remove(store->work);
+    nd_fd_close(&store->lock);
     ND_FREE_ALL(store->work, store->root);
     *store = (struct nd_runtime_store){0};
 }
@@ -309,29 +287,23 @@ static enum nd_status check_one(const struct nd_runtime_info *info, const char *
     return ND_OK;
 }
 
-/* ND_E_RUNTIME_EXISTS when one of that id and ABI is there, or, with replace, one that 'runtimes add' did not
- * make. */
+/* ND_E_RUNTIME_EXISTS when one of that id and ABI is there; with replace: that 'runtimes add' did not make. */
 static enum nd_status nd_runtime_store_may_put(const struct nd_runtime_store *store, const char *id,
                                                const char *abi, bool replace, struct nd_error *err)
 {
-    struct nd_runtime_list list;
-    enum nd_status status = nd_runtimes_list(&list, err);
-    if (status != ND_OK)
-        return status;
-    for (size_t i = 0; status == ND_OK && i < list.n; i++)
+    ND_CLEANUP(nd_runtimes_deinit) struct nd_runtime_list list = {0};
+    ND_TRY(nd_runtimes_list(&list, err));
+    for (size_t i = 0; i < list.n; i++)
         if (strcmp(list.items[i].id, id) == 0)
-            status = check_one(&list.items[i], abi, replace, err);
-    nd_runtimes_deinit(&list);
+            ND_TRY(check_one(&list.items[i], abi, replace, err));
     /* A folder without a manifest is not in the list; it is not ours either. */
-    ND_FREED char *place = place_of_of_runtime_store(store, id, abi), *manifest = NULL;
-    if (place != NULL)
-        manifest = nd_path_join(place, ND_RUNTIME_MANIFEST);
-    if (status == ND_OK && manifest == NULL)
-        status = nd_fail_memory(err);
-    if (status == ND_OK && nd_path_exists(place) && !nd_path_exists(manifest))
-        status = nd_fail(err, ND_E_RUNTIME_EXISTS, id,
-                         "'%s' is there and is no runtime; choose a different --id", place);
-    return status;
+    ND_FREED char *place = place_of_of_runtime_store(store, id, abi);
+    ND_FREED char *manifest = place != NULL ? nd_path_join(place, ND_RUNTIME_MANIFEST) : NULL;
+    ND_TRY_MEMORY(manifest != NULL, err);
+    if (nd_path_exists(place) && !nd_path_exists(manifest))
+        return nd_fail(err, ND_E_RUNTIME_EXISTS, id, "'%s' is there and is no runtime; choose a different --id",
+                       place);
+    return ND_OK;
 }
 
 /* ---- putting ---- */
@@ -465,29 +437,21 @@ static enum nd_status read_metadata(struct nd_adding *adding, const struct nd_ru
 static enum nd_status open_sources(struct nd_adding *adding, const char *const *paths, size_t n,
                                    struct nd_error *err)
 {
-    static const char metadata[] = ".dist-info/METADATA";
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         struct nd_runtime_source *source = &adding->sources[i];
         char hex[ND_SHA256_HEX_BYTES] = "";
-        status = nd_runtime_source_open(paths[i], source, err);
-        if (status != ND_OK)
-            break;
+        ND_TRY(nd_runtime_source_open(paths[i], source, err));
         adding->n_sources++;
         if (source->zip != NULL)
-            status = nd_sha256_file(paths[i], hex, err);
+            ND_TRY(nd_sha256_file(paths[i], hex, err));
         nd_tree_append(adding->origin,
                        json_pack("{s:o, s:s}", "name", nd_json_string(nd_path_base(paths[i])), "sha256", hex));
-        for (size_t f = 0; status == ND_OK && f < source->n; f++) {
-            size_t length = strlen(source->files[f].name);
-            if (length > strlen(metadata) &&
-                strcmp(source->files[f].name + length - strlen(metadata), metadata) == 0)
-                status = read_metadata(adding, source, f, err);
-        }
-        if (status == ND_OK)
-            status = nd_adding_check(adding, err);
+        for (size_t f = 0; f < source->n; f++)
+            if (nd_stem_bytes(source->files[f].name, ".dist-info/METADATA") > 0)
+                ND_TRY(read_metadata(adding, source, f, err));
+        ND_TRY(nd_adding_check(adding, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* Room for everything that archives are unpacked to, and for what is copied from folders. */
@@ -629,17 +593,15 @@ static enum nd_status report_added(struct nd_adding *adding, size_t a, struct nd
 static enum nd_status choose(struct nd_adding *adding, struct nd_error *err)
 {
     size_t n_useful = 0;
-    enum nd_status status = nd_parts_find(&adding->parts, err);
-    for (size_t a = 0; status == ND_OK && a < ND_N_ABIS; a++) {
+    ND_TRY(nd_parts_find(&adding->parts, err));
+    for (size_t a = 0; a < ND_N_ABIS; a++) {
         adding->picks[a].abi = abis[a];
-        status = nd_pick_choose(&adding->parts, &adding->picks[a], err);
-        if (status == ND_OK && has_anything(&adding->picks[a]))
+        ND_TRY(nd_pick_choose(&adding->parts, &adding->picks[a], err));
+        if (has_anything(&adding->picks[a]))
             complete(adding, a);
         n_useful += adding->picks[a].n > 0 && has_anything(&adding->picks[a]);
     }
-    if (status == ND_OK && n_useful == 0)
-        status = fail_useless(adding, err);
-    return status == ND_OK ? name_it(adding, err) : status;
+    return n_useful > 0 ? name_it(adding, err) : fail_useless(adding, err);
 }
 
 static enum nd_status make_all(struct nd_adding *adding, struct nd_error *err)
@@ -709,9 +671,8 @@ enum nd_status nd_runtimes_add(const char *const *sources, size_t n_sources,
         nd_runtime_info_deinit(&adding.with[a]);
     }
     nd_parts_deinit(&adding.parts);
-    for (size_t i = 0; i < adding.n_sources; i++)
-        nd_runtime_source_close(&adding.sources[i]);
-    ND_FREE_ALL(adding.sources, adding.provider_version, adding.build_id, adding.id);
+    ND_DEINIT_EACH(nd_runtime_source_close, adding.sources, adding.n_sources);
+    ND_FREE_ALL(adding.provider_version, adding.build_id, adding.id);
     json_decref(adding.origin);
     json_decref(adding.notes);
     json_decref(adding.added);

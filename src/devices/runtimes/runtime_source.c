@@ -190,22 +190,17 @@ static enum nd_status visit(struct walk *walk, const char *relative, const char 
 static enum nd_status walk_folder(struct walk *walk, const char *relative, int depth, struct nd_error *err)
 {
     ND_FREED char *path = nd_path_join(walk->source->path, relative);
-    DIR *dir = path != NULL ? opendir(path) : NULL;
-    enum nd_status status = ND_OK;
+    ND_CLEANUP(nd_dir_close) DIR *dir = path != NULL ? opendir(path) : NULL;
     const struct dirent *entry;
-    if (path == NULL)
-        status = nd_fail_memory(err);
-    else if (dir == NULL)
-        status = nd_fail(err, ND_E_FILE_OPEN, path, "cannot open '%s': %s", path, strerror(errno));
-    else if (depth > MAX_DEPTH)
-        status =
-            nd_fail(err, ND_E_RUNTIME_SOURCE, path, "'%s' lies more than %d folders deep", path, MAX_DEPTH);
-    while (status == ND_OK && (entry = readdir(dir)) != NULL)
+    ND_TRY_MEMORY(path != NULL, err);
+    if (dir == NULL)
+        return nd_fail(err, ND_E_FILE_OPEN, path, "cannot open '%s': %s", path, strerror(errno));
+    if (depth > MAX_DEPTH)
+        return nd_fail(err, ND_E_RUNTIME_SOURCE, path, "'%s' lies more than %d folders deep", path, MAX_DEPTH);
+    while ((entry = readdir(dir)) != NULL)
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            status = visit(walk, relative, entry->d_name, depth, err);
-    if (dir != NULL)
-        closedir(dir);
-    return status;
+            ND_TRY(visit(walk, relative, entry->d_name, depth, err));
+    return ND_OK;
 }
 
 /* ---- archives ---- */
@@ -313,43 +308,33 @@ static enum nd_status check_names(const struct nd_runtime_source *source, struct
 
 enum nd_status nd_runtime_source_open(const char *path, struct nd_runtime_source *out, struct nd_error *err)
 {
-    struct nd_runtime_source source = {.path = nd_strdup(path)};
+    ND_CLEANUP(nd_runtime_source_close) struct nd_runtime_source source = {.path = nd_strdup(path)};
     struct walk walk = {.source = &source};
     struct stat info;
-    enum nd_status status = ND_OK;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (source.path == NULL)
-        status = nd_fail_memory(err);
-    else if (fd < 0 || fstat(fd, &info) != 0)
-        status = nd_fail(err, ND_E_FILE_OPEN, path, "cannot open '%s': %s", path, strerror(errno));
-    else if (S_ISDIR(info.st_mode))
-        status = walk_folder(&walk, "", 0, err);
+    ND_CLEANUP(nd_fd_close) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    ND_TRY_MEMORY(source.path != NULL, err);
+    if (fd < 0 || fstat(fd, &info) != 0)
+        return nd_fail(err, ND_E_FILE_OPEN, path, "cannot open '%s': %s", path, strerror(errno));
+    if (S_ISDIR(info.st_mode))
+        ND_TRY(walk_folder(&walk, "", 0, err));
     else if (S_ISREG(info.st_mode))
-        status = open_archive(&source, err);
+        ND_TRY(open_archive(&source, err));
     else
-        status = nd_fail(err, ND_E_RUNTIME_SOURCE, path, "'%s' is neither a folder nor a file", path);
-    if (fd >= 0)
-        close(fd);
-    if (status == ND_OK && source.n > 1)
+        return nd_fail(err, ND_E_RUNTIME_SOURCE, path, "'%s' is neither a folder nor a file", path);
+    if (source.n > 1)
         qsort(source.files, source.n, sizeof *source.files, nd_compare_texts);
-    if (status == ND_OK)
-        status = check_names(&source, err);
-    if (status == ND_OK && source.zip != NULL)
-        status = read_record(&source, err);
-    if (status == ND_OK)
-        *out = source;
-    else
-        nd_runtime_source_close(&source);
-    return status;
+    ND_TRY(check_names(&source, err));
+    if (source.zip != NULL)
+        ND_TRY(read_record(&source, err));
+    return ND_GIVE(out, source);
 }
 
 void nd_runtime_source_close(struct nd_runtime_source *source)
 {
     if (source->zip != NULL)
         zip_discard(source->zip);
-    for (size_t i = 0; i < source->n; i++)
-        ND_FREE_ALL(source->files[i].name, source->files[i].digest);
-    ND_FREE_ALL(source->files, source->path);
+    ND_FREE_BOTH(source->files, source->n, .name, .digest);
+    free(source->path);
     *source = (struct nd_runtime_source){0};
 }
 
@@ -404,8 +389,7 @@ static void reader_close(struct reader *reader)
 {
     if (reader->member != NULL)
         zip_fclose(reader->member);
-    if (reader->fd >= 0)
-        close(reader->fd);
+    nd_fd_close(&reader->fd);
 }
 
 struct cancelling {
@@ -439,25 +423,21 @@ static enum nd_status copy(struct reader *reader, int fd, const char *to, const 
 enum nd_status nd_runtime_source_extract(const struct nd_runtime_source *source, size_t i, const char *to,
                                          bool (*is_cancelled)(void *), void *context, struct nd_error *err)
 {
-    ND_CLEANUP(reader_close) struct reader reader = {0};
+    ND_CLEANUP(reader_close) struct reader reader = {.fd = -1};
     const struct cancelling cancelling = {.is_cancelled = is_cancelled, .context = context};
-    enum nd_status status = reader_open(&reader, source, i, err);
     char hex[ND_SHA256_HEX_BYTES];
-    int fd = -1;
-    if (status == ND_OK) {
-        fd = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-        if (fd < 0)
-            status = nd_fail(err, ND_E_FILE_WRITE, to, "cannot create '%s': %s", to, strerror(errno));
-    }
-    if (status == ND_OK)
-        status = copy(&reader, fd, to, &cancelling, err);
+    ND_TRY(reader_open(&reader, source, i, err));
+    int fd = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (fd < 0)
+        return nd_fail(err, ND_E_FILE_WRITE, to, "cannot create '%s': %s", to, strerror(errno));
+    enum nd_status status = copy(&reader, fd, to, &cancelling, err);
     if (status == ND_OK && source->is_wheel)
         status = nd_sha256_file(to, hex, err);
     if (status == ND_OK && source->is_wheel)
         status = nd_wheel_check(source, i, hex, err);
-    if (fd >= 0 && close(fd) != 0 && status == ND_OK)
+    if (close(fd) != 0 && status == ND_OK)
         status = nd_fail(err, ND_E_FILE_WRITE, to, "cannot write '%s': %s", to, strerror(errno));
-    if (fd >= 0 && status != ND_OK)
+    if (status != ND_OK)
         unlink(to);
     return status;
 }
@@ -466,41 +446,30 @@ enum nd_status nd_runtime_source_extract(const struct nd_runtime_source *source,
 static enum nd_status read_text(const struct nd_runtime_source *source, size_t i, size_t max_bytes, char **out,
                                 size_t *n_bytes, struct nd_error *err)
 {
-    struct reader reader;
+    ND_CLEANUP(reader_close) struct reader reader = {.fd = -1};
     uint64_t size = source->files[i].size_bytes;
     size_t n = 0, n_read = 1, room = size < max_bytes ? (size_t)size : max_bytes;
-    char *text = nd_calloc(room + 1, 1);
+    ND_FREED char *text = nd_calloc(room + 1, 1);
     ND_TRY_MEMORY(text != NULL, err);
-    enum nd_status status = reader_open(&reader, source, i, err);
-    while (status == ND_OK && n_read > 0 && n < room) {
-        status = reader_read(&reader, text + n, room - n, &n_read, err);
-        n += status == ND_OK ? n_read : 0;
-    }
-    reader_close(&reader);
-    if (status == ND_OK) {
-        *out = text;
-        *n_bytes = n;
-    } else {
-        free(text);
-    }
-    return status;
+    ND_TRY(reader_open(&reader, source, i, err));
+    for (; n_read > 0 && n < room; n += n_read)
+        ND_TRY(reader_read(&reader, text + n, room - n, &n_read, err));
+    *n_bytes = n;
+    return ND_GIVE(out, text);
 }
 
 enum nd_status nd_runtime_source_text(const struct nd_runtime_source *source, size_t i, char **out,
                                       struct nd_error *err)
 {
-    char hex[ND_SHA256_HEX_BYTES], *text = NULL;
+    char hex[ND_SHA256_HEX_BYTES];
+    ND_FREED char *text = NULL;
     size_t n = 0;
-    enum nd_status status = read_text(source, i, MAX_TEXT_BYTES, &text, &n, err);
-    if (status == ND_OK && source->is_wheel) {
+    ND_TRY(read_text(source, i, MAX_TEXT_BYTES, &text, &n, err));
+    if (source->is_wheel) {
         nd_sha256_bytes(text, n, hex);
-        status = nd_wheel_check(source, i, hex, err);
+        ND_TRY(nd_wheel_check(source, i, hex, err));
     }
-    if (status == ND_OK)
-        *out = text;
-    else
-        free(text);
-    return status;
+    return ND_GIVE(out, text);
 }
 
 static enum nd_status read_record(struct nd_runtime_source *source, struct nd_error *err)

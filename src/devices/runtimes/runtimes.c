@@ -138,9 +138,7 @@ int nd_runtime_arch_of(const char *name, const char *what)
     int arch = 0;
     while (*at >= '0' && *at <= '9' && arch < 1000)
         arch = 10 * arch + (*at++ - '0');
-    if (strncmp(at, what, strlen(what)) != 0 || strcmp(at + strlen(what), ".so") != 0)
-        return 0;
-    return arch;
+    return strncmp(at, what, strlen(what)) != 0 || strcmp(at + strlen(what), ".so") != 0 ? 0 : arch;
 }
 
 bool nd_runtime_is_needed(const char *name)
@@ -154,10 +152,8 @@ bool nd_runtime_is_needed(const char *name)
                                         "libQnnHtpNetRunExtensions.so",
                                         "libonnxruntime_providers_qnn.so",
                                         "libonnxruntime_providers_shared.so"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strcmp(name, names[i]) == 0)
-            return true;
-    return nd_runtime_arch_of(name, "Stub") > 0 || nd_runtime_arch_of(name, "Skel") > 0 ||
+    return nd_find_text(names, sizeof names / sizeof names[0], sizeof names[0], name) != NULL ||
+           nd_runtime_arch_of(name, "Stub") > 0 || nd_runtime_arch_of(name, "Skel") > 0 ||
            strncmp(name, "libc++", 6) == 0 || strncmp(name, "libunwind", 9) == 0;
 }
 
@@ -202,8 +198,7 @@ static bool add_folder(struct nd_runtime_info *info, size_t *capacity, const cha
         if (entry->d_name[0] != '.' && is_library(entry->d_name) &&
             (all || nd_runtime_is_needed(entry->d_name)))
             is_whole = add_file(info, capacity, nd_path_join(folder, entry->d_name));
-    if (dir != NULL)
-        closedir(dir);
+    nd_dir_close(&dir);
     return is_whole;
 }
 
@@ -212,11 +207,8 @@ static bool add_beside(struct nd_runtime_info *info, size_t *capacity, const cha
 {
     if (library == NULL)
         return true;
-    struct nd_strbuf name = {0};
     ND_FREED char *folder = nd_path_dir(library);
-    if (folder != NULL)
-        nd_strbuf_printf(&name, "%s.libs", folder);
-    ND_FREED char *libs = nd_strbuf_take(&name);
+    ND_FREED char *libs = folder != NULL ? nd_text("%s.libs", folder) : NULL;
     return folder != NULL && libs != NULL && add_file(info, capacity, nd_strdup(library)) &&
            add_folder(info, capacity, folder, false) && add_folder(info, capacity, libs, true);
 }
@@ -263,8 +255,7 @@ static bool find_archs(struct nd_runtime_info *info)
 
 /* ---- the manifest ---- */
 
-/* The library that the manifest calls `key`, as a full path; *gone is set when it names one that does not
- * exist. */
+/* The library that the manifest calls `key`, as a full path; *gone is set when that does not exist. */
 static char *library_path(const json_t *manifest, const char *key, const char *folder, bool *gone)
 {
     const char *relative = json_string_value(json_object_get(manifest, key));
@@ -541,24 +532,19 @@ static int newest_first(const void *a, const void *b)
 /* Others that somebody put there count as well, when they carry a manifest. */
 static enum nd_status add_others(struct listing *listing, struct nd_error *err)
 {
-    DIR *dir = opendir(listing->root);
+    ND_CLEANUP(nd_dir_close) DIR *dir = opendir(listing->root);
     const struct dirent *entry;
     if (dir == NULL && access(listing->root, R_OK | X_OK) == 0)
         return nd_fail(err, ND_E_FILE_OPEN, listing->root, "cannot open '%s': %s", listing->root,
                        strerror(errno));
-    enum nd_status status = ND_OK;
-    while (status == ND_OK && dir != NULL && (entry = readdir(dir)) != NULL) {
-        char *name = nd_text("%s/" ND_RUNTIME_MANIFEST, entry->d_name);
-        char *manifest = name != NULL ? nd_path_join(listing->root, name) : NULL;
-        if (manifest == NULL)
-            status = nd_fail_memory(err);
-        else if (entry->d_name[0] != '.' && nd_path_exists(manifest))
-            status = add(listing, entry->d_name, "unknown", "unknown", err);
-        ND_FREE_ALL(manifest, name);
+    while (dir != NULL && (entry = readdir(dir)) != NULL) {
+        ND_FREED char *name = nd_text("%s/" ND_RUNTIME_MANIFEST, entry->d_name);
+        ND_FREED char *manifest = name != NULL ? nd_path_join(listing->root, name) : NULL;
+        ND_TRY_MEMORY(manifest != NULL, err);
+        if (entry->d_name[0] != '.' && nd_path_exists(manifest))
+            ND_TRY(add(listing, entry->d_name, "unknown", "unknown", err));
     }
-    if (dir != NULL)
-        closedir(dir);
-    return status;
+    return ND_OK;
 }
 
 enum nd_status nd_runtimes_list(struct nd_runtime_list *out, struct nd_error *err)
@@ -582,9 +568,8 @@ enum nd_status nd_runtimes_list(struct nd_runtime_list *out, struct nd_error *er
 
 void nd_runtimes_deinit(struct nd_runtime_list *list)
 {
-    for (size_t i = 0; i < list->n; i++)
-        nd_runtime_info_deinit(&list->items[i]);
-    ND_FREE_ALL(list->items, list->folder);
+    ND_DEINIT_EACH(nd_runtime_info_deinit, list->items, list->n);
+    free(list->folder);
     *list = (struct nd_runtime_list){0};
 }
 
@@ -676,11 +661,6 @@ enum nd_status nd_runtime_find_abi(const char *id, const char *abi, struct nd_ru
     }
     nd_runtimes_deinit(&list);
     return status;
-}
-
-enum nd_status nd_runtime_find(const char *id, struct nd_runtime_info *out, struct nd_error *err)
-{
-    return nd_runtime_find_abi(id, nd_abi_here(), out, err);
 }
 
 enum nd_status nd_runtime_require(const struct nd_runtime_info *info, enum nd_runtime_need need,

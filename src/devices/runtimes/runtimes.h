@@ -126,8 +126,7 @@ void nd_runtime_source_close(struct nd_runtime_source *source);
 enum nd_status nd_runtime_source_extract(const struct nd_runtime_source *source, size_t i, const char *to,
                                          bool (*is_cancelled)(void *), void *context, struct nd_error *err);
 
-/* The text of file i in new memory, cut off behind 1 MiB. A longer one in a wheel cannot be verified and is
- * refused. */
+/* The text of file i in new memory, cut off behind 1 MiB; a longer one in a wheel is refused, as unverified. */
 enum nd_status nd_runtime_source_text(const struct nd_runtime_source *source, size_t i, char **out,
                                       struct nd_error *err);
 

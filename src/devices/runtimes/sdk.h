@@ -6,10 +6,6 @@
 /* The ABI of the machine that this runs on: "x86_64-linux", "aarch64-linux" or "aarch64-android". */
 const char *nd_abi_here(void);
 
-/* The runtime of that id for this machine, or the newest installed one for NULL. ND_E_RUNTIME_MISSING says what
- * to do. */
-enum nd_status nd_runtime_find(const char *id, struct nd_runtime_info *out, struct nd_error *err);
-
 /* The same for a machine of any ABI. Without an id the newest of ours ("qairt-…") that is there for it, else
  * the newest of any name. The message names the ABIs that the id has. */
 enum nd_status nd_runtime_find_abi(const char *id, const char *abi, struct nd_runtime_info *out,

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "arithmetic/exact/eval_graph.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/processes/parallel.h"
 #include "explain/plan/replay.h"
 #include "improve/align/align_stages.h"
@@ -228,9 +228,7 @@ static void release(struct pricer *p)
 {
     for (size_t w = 0; p->workers != NULL && w < p->n_workers; w++) {
         nd_inputs_destroy(&p->workers[w].inputs);
-        for (size_t i = 0; p->workers[w].outputs != NULL && i < N_MODELS * p->n_outputs; i++)
-            nd_array_deinit(&p->workers[w].outputs[i]);
-        free(p->workers[w].outputs);
+        ND_DEINIT_EACH(nd_array_deinit, p->workers[w].outputs, N_MODELS * p->n_outputs);
     }
     for (size_t m = 0; m < N_MODELS; m++) {
         nd_exact_graph_destroy(&p->graphs[m]);

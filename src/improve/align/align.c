@@ -109,27 +109,24 @@ static enum nd_status contrast_all(const struct contrast *c, struct run *r, size
     return ND_OK;
 }
 
-/* The noise at the outputs of another arithmetic in one layer, by the signal; of several arithmetics the most.
- */
+/* The noise at the outputs of another arithmetic in one layer, by the signal; of several the most. */
 static enum nd_status contrast_each(const struct contrast *c, struct run *r, size_t sample,
                                     const struct nd_array *inputs, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     ND_FREED struct nd_array *given = nd_calloc(c->n_tensors, sizeof *given);
     ND_FREED bool *is_skipped = nd_calloc(c->n_tensors, sizeof *is_skipped);
-    if (given == NULL || is_skipped == NULL)
-        status = nd_fail_memory(err);
-    for (size_t e = 0; e < c->n_tensors && status == ND_OK; e++)
+    ND_TRY_MEMORY(given != NULL && is_skipped != NULL, err);
+    for (size_t e = 0; e < c->n_tensors; e++)
         given[e] = nd_no_array();
     r->given = given;
     r->is_skipped = is_skipped;
-    for (size_t e = 0; e < c->n_tensors && status == ND_OK; e++) {
-        for (size_t p = 1; p < c->job->n_arithmetics && c->is_product[e] && status == ND_OK; p++) {
+    for (size_t e = 0; e < c->n_tensors; e++) {
+        for (size_t p = 1; p < c->job->n_arithmetics && c->is_product[e]; p++) {
             double *effect = &c->effects[sample * c->n_tensors + e];
             r->other = c->job->arithmetics[p];
             r->other_tensor = e;
             r->noise = r->signal = 0;
-            status = run_once(r, inputs, err);
+            ND_TRY(run_once(r, inputs, err));
             double found = r->signal > 0 ? r->noise / r->signal : r->noise;
             *effect = found > *effect ? found : *effect;
         }
@@ -138,7 +135,7 @@ static enum nd_status contrast_each(const struct contrast *c, struct run *r, siz
             is_skipped[e] = true;
         }
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status take_sample(void *context, size_t worker, size_t sample, struct nd_error *err)
@@ -213,18 +210,16 @@ static enum nd_status nd_align_effects(const struct nd_align_job *job, const boo
                                        double *effects, struct nd_error *err)
 {
     size_t n_tensors = nd_model_n_tensors(job->model);
-    struct contrast c = {.job = job,
-                         .model = job->model,
-                         .is_product = is_product,
-                         .effects = nd_calloc(n_samples * n_tensors, sizeof *c.effects)};
-    enum nd_status status = c.effects != NULL ? take_samples(&c, n_samples, err) : nd_fail_memory(err);
-    for (size_t e = 0; e < n_tensors && status == ND_OK; e++) {
+    ND_FREED double *all = nd_calloc(n_samples * n_tensors, sizeof *all);
+    struct contrast c = {.job = job, .model = job->model, .is_product = is_product, .effects = all};
+    ND_TRY_MEMORY(all != NULL, err);
+    ND_TRY(take_samples(&c, n_samples, err));
+    for (size_t e = 0; e < n_tensors; e++) {
         effects[e] = 0;
         for (size_t s = 0; s < n_samples; s++)
-            effects[e] += c.effects[s * n_tensors + e] / (double)n_samples;
+            effects[e] += all[s * n_tensors + e] / (double)n_samples;
     }
-    free(c.effects);
-    return status;
+    return ND_OK;
 }
 
 /* All chosen. Each point plans, writes and evaluates the model; each effect is a run of it. */
@@ -338,8 +333,7 @@ static enum nd_status try_first(struct curve *c, size_t n, size_t n_samples, str
         status = measure(&trial, point, err);
     nd_align_plan_deinit(&plan);
     nd_model_destroy(&trial.read_again);
-    if (trial.folder != NULL)
-        nd_dir_remove(trial.folder);
+    nd_dir_remove(trial.folder);
     free(trial.folder);
     nd_alignment_destroy(&trial.result);
     return status;
@@ -418,14 +412,13 @@ static enum nd_status nd_align_curve(struct nd_align_job *job, bool **is_chosen,
 enum nd_status nd_align_fold(struct nd_align_job *job, struct nd_error *err)
 {
     ND_FREED char *path = NULL;
-    enum nd_status status = nd_align_name_file(job, "folded.onnx", &path, err);
-    if (status == ND_OK)
-        status = nd_model_write_folded(job->original, path, &job->result->n_folded, err);
-    if (status == ND_OK && job->result->n_folded > 0)
-        status = nd_model_load(path, &job->folded, err);
+    ND_TRY(nd_align_name_file(job, "folded.onnx", &path, err));
+    ND_TRY(nd_model_write_folded(job->original, path, &job->result->n_folded, err));
+    if (job->result->n_folded > 0)
+        ND_TRY(nd_model_load(path, &job->folded, err));
     if (job->folded != NULL)
         job->model = job->folded;
-    return status;
+    return ND_OK;
 }
 
 /* Counts the states of the layers, and sets the end by them. */
@@ -473,8 +466,7 @@ static enum nd_status check_options(const struct nd_align_options *options, stru
 
 /* ---- the stages ---- */
 
-/* What the plan says of the layers goes to the result. ND_E_ALIGN_NOTHING where it plans none of the products.
- */
+/* What the plan says of the layers goes to the result. ND_E_ALIGN_NOTHING: it plans none of the products. */
 static enum nd_status take_steps(struct nd_align_job *job, const struct nd_align_plan *plan,
                                  struct nd_error *err)
 {
@@ -572,22 +564,20 @@ static enum nd_status weigh_and_write(struct nd_align_job *job, const struct nd_
 static enum nd_status choose_layers(struct nd_align_job *job, bool **is_chosen, struct nd_error *err)
 {
     const char *layers = job->options->layers;
-    size_t *tensors = NULL, n = 0;
+    ND_FREED size_t *tensors = NULL;
+    size_t n = 0;
     if (layers == NULL)
         return ND_OK;
     if (strcmp(layers, "auto") == 0) {
-        enum nd_status status = nd_align_curve(job, is_chosen, err);
-        return status == ND_OK && *is_chosen == NULL ? refuse(job, err) : status;
+        ND_TRY(nd_align_curve(job, is_chosen, err));
+        return *is_chosen == NULL ? refuse(job, err) : ND_OK;
     }
-    enum nd_status status = nd_model_select_tensors(job->model, layers, &tensors, &n, err);
-    if (status == ND_OK) {
-        *is_chosen = nd_calloc(nd_model_n_tensors(job->model), sizeof **is_chosen);
-        status = *is_chosen != NULL ? ND_OK : nd_fail_memory(err);
-    }
-    for (size_t i = 0; i < n && status == ND_OK; i++)
+    ND_TRY(nd_model_select_tensors(job->model, layers, &tensors, &n, err));
+    *is_chosen = nd_calloc(nd_model_n_tensors(job->model), sizeof **is_chosen);
+    ND_TRY_MEMORY(*is_chosen != NULL, err);
+    for (size_t i = 0; i < n; i++)
         (*is_chosen)[tensors[i]] = true;
-    free(tensors);
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status align_chosen(struct nd_align_job *job, const bool *is_chosen, struct nd_error *err)
@@ -622,9 +612,7 @@ static enum nd_status align(struct nd_align_job *job, struct nd_error *err)
     if (layers == NULL && !job->options->keeps_channels)
         ND_TRY(nd_align_equalise_best(job, err));
     ND_TRY(choose_layers(job, &is_chosen, err));
-    if (job->result->end != ND_ALIGN_END_OVER_BUDGET)
-        ND_TRY(align_chosen(job, is_chosen, err));
-    return ND_OK;
+    return job->result->end != ND_ALIGN_END_OVER_BUDGET ? align_chosen(job, is_chosen, err) : ND_OK;
 }
 
 enum nd_status nd_align(const struct nd_model *model, const struct nd_align_options *options,
@@ -653,8 +641,7 @@ enum nd_status nd_align(const struct nd_model *model, const struct nd_align_opti
     nd_model_destroy(&job.read_again);
     nd_model_destroy(&job.folded);
     nd_align_equalised_destroy(&job.equalised);
-    if (job.folder != NULL)
-        nd_dir_remove(job.folder);
+    nd_dir_remove(job.folder);
     ND_FREE_ALL(job.folder, job.layer_of_tensor);
     if (status == ND_OK) {
         *out = job.result;

@@ -4,7 +4,7 @@
 
 #include "arithmetic/exact/eval_graph.h"
 #include "core/files/file.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "explain/known/expectation.h"
 #include "improve/align/align_stages.h"
 #include "model/graph/constants.h"
@@ -66,10 +66,7 @@ static enum nd_status capture_all(struct verifier *v, struct nd_error *err)
 
 static const struct nd_compared_tensor *tensor_of(const struct nd_comparison *comparison, const char *name)
 {
-    for (size_t e = 0; e < comparison->n_tensors; e++)
-        if (strcmp(comparison->tensors[e].name, name) == 0)
-            return &comparison->tensors[e];
-    return NULL;
+    return nd_find_text(comparison->tensors, comparison->n_tensors, sizeof *comparison->tensors, name);
 }
 
 /* Groups of identical devices, 0 where one has no data. */
@@ -193,10 +190,9 @@ void nd_alignment_destroy(struct nd_alignment **alignment)
         free(old->arithmetics[i]);
     for (size_t i = 0; i < old->n_devices; i++)
         ND_FREE_ALL(old->devices[i], old->environments[i]);
-    for (size_t i = 0; i < old->n_points; i++)
-        free(old->points[i].layer);
-    ND_FREE_ALL(old->points, old->layers, old->outputs, old->arithmetics, old->devices, old->environments,
-                old->groups, old->model, old->output, old->certificate, old->float_model, old);
+    ND_FREE_EACH(old->points, old->n_points, .layer);
+    ND_FREE_ALL(old->layers, old->outputs, old->arithmetics, old->devices, old->environments, old->groups,
+                old->model, old->output, old->certificate, old->float_model, old);
     *alignment = NULL;
 }
 
@@ -239,15 +235,12 @@ static enum nd_status add_chipset(struct nd_align_job *job, const char *name, st
     if (chipset == NULL)
         return nd_fail(err, ND_E_OPTION_VALUE, name,
                        "'%s' is no chipset that npudiff knows; 'npudiff devices' lists them", name);
-    switch (nd_expect_of_arch(chipset->arch)) {
-    case ND_EXPECT_V69:
+    if (nd_expect_of_arch(chipset->arch) == ND_EXPECT_V69)
         return add_arithmetic(job, "htp-v69", err);
-    case ND_EXPECT_V73:
+    if (nd_expect_of_arch(chipset->arch) == ND_EXPECT_V73)
         return add_arithmetic(job, "htp-v73", err);
-    default:
-        return nd_fail(err, ND_E_OPTION_VALUE, name, "the arithmetic of '%s' (%s) is not known", name,
-                       chipset->arch);
-    }
+    return nd_fail(err, ND_E_OPTION_VALUE, name, "the arithmetic of '%s' (%s) is not known", name,
+                   chipset->arch);
 }
 
 enum nd_status nd_align_find_arithmetics(struct nd_align_job *job, const char *const *names, size_t n,
@@ -378,8 +371,7 @@ size_t nd_align_dequantizer_of(const struct nd_graph *graph, size_t node, size_t
 
 /* ---- the float model ---- */
 
-/* Whether the numbers are what was quantised: within a step of the quantised values, in the root of the mean
- * square. */
+/* Whether the numbers are what was quantised: within a step, in the root of the mean square. */
 static bool is_origin(const struct nd_float_constant *constant, const struct nd_linear_input *input)
 {
     const struct nd_array *qvalues = input->values;

@@ -6,7 +6,7 @@
 #include <math.h>
 
 #include "arithmetic/exact/eval_graph.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/tensors/scales.h"
 #include "explain/plan/replay.h"
 
@@ -575,13 +575,10 @@ static enum nd_status take_over(struct nd_align_plan *plan, struct nd_align_laye
             nd_quantiser_of(&plan->quantisers, layer->layer->input_tensors[i])->is_settled = true;
     if (layer->has_weights)
         ND_TRY(add_constant(plan, place->weights, layer, W_of_align_plan, err));
-    if (layer->bias != NULL)
-        ND_TRY(add_constant(plan, place->bias, layer, B_of_align_plan, err));
-    return ND_OK;
+    return layer->bias != NULL ? add_constant(plan, place->bias, layer, B_of_align_plan, err) : ND_OK;
 }
 
-/* Moves the zero point of a uint16 quantiser to the middle; the scale grows so that all values stay in the
- * range. */
+/* Moves the zero point of a uint16 quantiser to the middle; the scale grows so that all values stay inside. */
 static void quantiser_centre(struct nd_quantiser *quantiser)
 {
     enum { MIDDLE = 32768, GREATEST = 65535 };
@@ -646,9 +643,7 @@ static enum nd_status plan_layer(struct nd_align_plan *plan, const struct nd_exa
                                      .float_bias = bias,
                                      .seen = seen_of(plan, layer->tensor)};
     ND_TRY(nd_align_layer_init(&aligned, layer, &now, &step->obstacle, err));
-    if (step->obstacle == NULL)
-        ND_TRY(take_over(plan, &aligned, place, weights != NULL, err));
-    return ND_OK;
+    return step->obstacle == NULL ? take_over(plan, &aligned, place, weights != NULL, err) : ND_OK;
 }
 
 /* A nd_exact_make that makes nothing: the layers come in the order of the graph, with all that they read. */
@@ -731,8 +726,7 @@ enum nd_status nd_align_plan_make(struct nd_align_plan *plan, struct nd_error *e
 
 void nd_align_plan_deinit(struct nd_align_plan *plan)
 {
-    for (size_t i = 0; i < plan->n_kept; i++)
-        free(plan->kept[i]);
-    ND_FREE_ALL(plan->kept, plan->nodes, plan->steps);
+    ND_FREE_ITEMS(plan->kept, plan->n_kept);
+    ND_FREE_ALL(plan->nodes, plan->steps);
     nd_quantisers_deinit(&plan->quantisers);
 }

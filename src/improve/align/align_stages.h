@@ -185,8 +185,7 @@ enum nd_status nd_align_name_file(struct nd_align_job *job, const char *name, ch
                                   struct nd_error *err);
 /* Writes what is planned into the job's folder and reads it again. */
 enum nd_status nd_align_write(struct nd_align_job *job, const struct nd_align_plan *plan, struct nd_error *err);
-/* How many samples the accuracy cost is taken from; and the inputs of one of them, arrays of the model's
- * inputs. */
+/* How many samples the accuracy cost is taken from; and the inputs of one, arrays of the model's inputs. */
 size_t nd_align_n_samples(const struct nd_align_options *options);
 const struct nd_probe *nd_align_load_sample(const struct nd_align_job *job, size_t *sample,
                                             struct nd_array *inputs);
@@ -228,8 +227,7 @@ struct nd_observed_layer {
     size_t n_groups, n_columns, n_terms; /* columns and terms of one group */
     size_t n_rows, n_room;
     float *rows; /* [n_groups][n_room][n_terms], owned; NULL: nothing is known of the layer */
-    /* Where weight t of column c of all groups is among the layer's weights: c * column_step + t * term_step.
-     */
+    /* Where weight t of column c of all groups is in the layer's weights: c * column_step + t * term_step. */
     size_t column_step, term_step;
     uint64_t state; /* of the choice of rows */
 };

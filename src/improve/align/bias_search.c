@@ -189,17 +189,13 @@ static enum nd_status find(const struct search *s, size_t *n_left, struct nd_err
 {
     struct found found = {.n_left = SIZE_MAX};
     bool is_wide = s->layer->layer->dtype == ND_DTYPE_U16;
-    enum nd_status status = is_wide ? try_words(s, &found, err) : try_bytes(s, &found, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(is_wide ? try_words(s, &found, err) : try_bytes(s, &found, err));
     set_candidate(s, &found.best);
     *n_left = found.n_left;
     if (found.n_left > 0 && s->n > 0)
-        status = try_neighbours(s, n_left, err);
+        ND_TRY(try_neighbours(s, n_left, err));
     bool is_per_channel = s->layer->quants[W].n > 1;
-    return status == ND_OK && *n_left > 0 && s->n > 0 && is_per_channel
-               ? try_largest(s, &found.best, n_left, err)
-               : status;
+    return *n_left > 0 && s->n > 0 && is_per_channel ? try_largest(s, &found.best, n_left, err) : ND_OK;
 }
 
 enum nd_status nd_align_find_bias(struct nd_align_layer *layer,
@@ -212,16 +208,11 @@ enum nd_status nd_align_find_bias(struct nd_align_layer *layer,
                        .n = layer->bias != NULL ? layer->qvalues[B].n : 0,
                        .scale_y = layer->output.scale[0],
                        .step = layer->layer->dtype == ND_DTYPE_U16 ? 256 : 1};
-    s.is_unequal = nd_calloc(s.n + 1, sizeof *s.is_unequal);
-    s.qvalues = nd_calloc(s.n + 1, sizeof *s.qvalues);
-    s.scale_w = nd_calloc(layer->quants[W].n, sizeof *s.scale_w);
-    enum nd_status status = ND_OK;
-    if (s.is_unequal == NULL || s.qvalues == NULL || s.scale_w == NULL)
-        status = nd_fail_memory(err);
-    for (size_t c = 0; status == ND_OK && c < layer->quants[W].n; c++)
+    ND_FREED void *is_unequal = s.is_unequal = nd_calloc(s.n + 1, sizeof *s.is_unequal);
+    ND_FREED void *qvalues = s.qvalues = nd_calloc(s.n + 1, sizeof *s.qvalues);
+    ND_FREED void *scale_w = s.scale_w = nd_calloc(layer->quants[W].n, sizeof *s.scale_w);
+    ND_TRY_MEMORY(is_unequal != NULL && qvalues != NULL && scale_w != NULL, err);
+    for (size_t c = 0; c < layer->quants[W].n; c++)
         s.scale_w[c] = layer->quants[W].scale[c];
-    if (status == ND_OK)
-        status = find(&s, n_left, err);
-    ND_FREE_ALL(s.is_unequal, s.qvalues, s.scale_w);
-    return status;
+    return find(&s, n_left, err);
 }

@@ -7,7 +7,7 @@
 #include "arithmetic/exact/eval_graph.h"
 #include "arithmetic/exact/linear/rounding.h"
 #include "arithmetic/operators/ops.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/tensors/scales.h"
 #include "core/text/strbuf.h"
 #include "explain/plan/replay.h"
@@ -312,21 +312,17 @@ static enum nd_status nd_align_pairs_find(const struct nd_align_job *job, struct
     ND_TRY(nd_exact_graph_create(job->model, &graph, err));
     ND_TRY(nd_exact_graph_run(graph, inputs, &options, NULL, &f, err));
     ND_TRY(find_pairs(&f, err));
-    if (pairs->n > 0)
-        ND_TRY(watch(&f, graph, inputs, err));
-    return ND_OK;
+    return pairs->n > 0 ? watch(&f, graph, inputs, err) : ND_OK;
 }
 
 /* Rounds over all pairs, of which neighbours pull at each other, at most; and the change of factors that ends
- * them: as src/quantisation/equalise.c. */
+ * them: as src/quantisation/candidates.c. */
 enum { MAX_ROUNDS = 32 };
 static const double settled = 0.01;
 
 static void nd_align_equalised_deinit(struct nd_align_equalised *equalised)
 {
-    for (size_t i = 0; i < equalised->n_scaled; i++)
-        ND_FREE_ALL(equalised->scaled[i].name, equalised->scaled[i].values);
-    free(equalised->scaled);
+    ND_FREE_BOTH(equalised->scaled, equalised->n_scaled, .name, .values);
     nd_model_destroy(&equalised->model);
     *equalised = (struct nd_align_equalised){0};
 }
@@ -420,9 +416,8 @@ static void end(struct work *w)
     }
     for (size_t p = 0; w->factors != NULL && p < w->pairs->n; p++)
         free(w->factors[p]);
-    for (size_t e = 0; w->tensors != NULL && e < nd_model_n_tensors(w->model); e++)
-        nd_quant_deinit(&w->tensors[e]);
-    ND_FREE_ALL(w->products, w->factors, w->is_changed, w->tensors, w->quants, w->qvalues, w->nodes);
+    ND_DEINIT_EACH(nd_quant_deinit, w->tensors, nd_model_n_tensors(w->model));
+    ND_FREE_ALL(w->products, w->factors, w->is_changed, w->quants, w->qvalues, w->nodes);
 }
 
 /* One round of one pair. *moved: by how much its factors moved. */
@@ -591,30 +586,23 @@ static enum nd_status nd_align_equalise(const struct nd_model *model, const stru
                                         const bool *is_on, double strength, const char *path,
                                         struct nd_align_equalised *out, struct nd_error *err)
 {
-    struct work w = {.model = model, .pairs = pairs, .is_on = is_on};
+    ND_CLEANUP(end) struct work w = {.model = model, .pairs = pairs, .is_on = is_on};
+    ND_CLEANUP(nd_align_equalised_deinit) struct nd_align_equalised made = {0};
     double moved = HUGE_VAL;
-    *out = (struct nd_align_equalised){0};
-    enum nd_status status = begin(&w, err);
-    for (int round = 0; round < MAX_ROUNDS && moved > settled && status == ND_OK; round++) {
+    *out = made;
+    ND_TRY(begin(&w, err));
+    for (int round = 0; round < MAX_ROUNDS && moved > settled; round++) {
         moved = 0;
-        for (size_t p = 0; p < pairs->n && status == ND_OK; p++)
+        for (size_t p = 0; p < pairs->n; p++)
             if (is_on[p])
-                status = balance(&w, p, &moved, err);
+                ND_TRY(balance(&w, p, &moved, err));
     }
-    if (status == ND_OK) {
-        take_power(&w, strength);
-        status = recode_all(&w, err);
-    }
-    if (status == ND_OK)
-        status = nd_model_write_recoded(model, w.nodes, w.n_nodes, path, err);
-    if (status == ND_OK)
-        status = nd_model_load(path, &out->model, err);
-    if (status == ND_OK)
-        status = hand_over(&w, out, err);
-    end(&w);
-    if (status != ND_OK)
-        nd_align_equalised_deinit(out);
-    return status;
+    take_power(&w, strength);
+    ND_TRY(recode_all(&w, err));
+    ND_TRY(nd_model_write_recoded(model, w.nodes, w.n_nodes, path, err));
+    ND_TRY(nd_model_load(path, &made.model, err));
+    ND_TRY(hand_over(&w, &made, err));
+    return ND_GIVE(out, made);
 }
 
 /* ---- which pairs ---- */
@@ -796,21 +784,21 @@ static size_t next_pair(const struct search *s, const bool *is_done)
 static enum nd_status search(struct search *s, bool *is_on, bool *is_done, struct nd_error *err)
 {
     static const double strengths[] = {1, 0.5};
-    enum nd_status status = nd_align_try(s->job, &s->folds, NULL, s->best, err);
+    ND_TRY(nd_align_try(s->job, &s->folds, NULL, s->best, err));
     for (size_t p = 0; p < s->pairs.n; p++)
         is_on[p] = s->pairs.items[p].spread > min_spread;
-    for (size_t i = 0; i < sizeof strengths / sizeof strengths[0] && status == ND_OK; i++)
-        status = try(s, is_on, strengths[i], err);
-    for (size_t i = 0; i < MAX_TRIED && status == ND_OK; i++) {
+    for (size_t i = 0; i < sizeof strengths / sizeof strengths[0]; i++)
+        ND_TRY(try(s, is_on, strengths[i], err));
+    for (size_t i = 0; i < MAX_TRIED; i++) {
         size_t pair = next_pair(s, is_done);
         if (pair == SIZE_MAX)
             return ND_OK;
         is_done[pair] = true;
         for (size_t p = 0; p < s->pairs.n; p++)
             is_on[p] = s->is_on[p] != (p == pair);
-        status = try(s, is_on, s->strength, err);
+        ND_TRY(try(s, is_on, s->strength, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* The best becomes what is planned. */
@@ -871,9 +859,8 @@ enum nd_status nd_align_equalise_best(struct nd_align_job *job, struct nd_error 
     for (size_t i = 0; i < ND_ALIGN_FOLDS; i++)
         for (size_t part = 0; part < 2; part++) {
             struct nd_align_fold *fold = &folds->items[i];
-            for (size_t p = 0; fold->probes[part] != NULL && p < fold->n_probes; p++)
-                free(fold->probes[part][p].inputs);
-            ND_FREE_ALL(fold->probes[part], fold->views[part]);
+            ND_FREE_EACH(fold->probes[part], fold->n_probes, .inputs);
+            free(fold->views[part]);
         }
     *folds = (struct nd_align_folds){0};
     ND_FREE_ALL(s.path, s.noises, s.best, s.is_on);

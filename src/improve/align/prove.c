@@ -531,8 +531,7 @@ static enum nd_status prove_shares(const struct prover *p, const struct nd_exact
                                    struct nd_error *err)
 {
     const struct nd_alternatives *a = &p->alternatives;
-    enum nd_status status = ND_OK;
-    for (size_t i = a->first_part[layer->tensor]; i != SIZE_MAX && status == ND_OK; i = a->parts[i].next) {
+    for (size_t i = a->first_part[layer->tensor]; i != SIZE_MAX; i = a->parts[i].next) {
         struct nd_alignment_layer made = {0};
         struct nd_linear_call call;
         size_t to = a->parts[i].to;
@@ -541,13 +540,13 @@ static enum nd_status prove_shares(const struct prover *p, const struct nd_exact
         const struct nd_exact_layer other =
             nd_align_layer_with_output(layer, &nd_model_tensor(p->job->aligned, to)->quant, &call);
         struct share *share = &p->shares[to];
-        status = prove_alone(p, &other, &made, err);
+        ND_TRY(prove_alone(p, &other, &made, err));
         share->n_channels += made.n_channels;
         share->n_sums += made.n_sums;
         if (share->state != ND_ALIGN_DIFFERS && made.state != ND_ALIGN_PROVEN)
             share->state = made.state;
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status prove_layer(const struct prover *p, const struct nd_exact_layer *layer,
@@ -567,10 +566,9 @@ static enum nd_status prove_layer(const struct prover *p, const struct nd_exact_
     if (aligned_layer->reason != NULL)
         return ND_OK;
     /* Of a Concat whose inputs have other encodings no arithmetic says what it is. */
-    enum nd_status status =
-        nd_align_prove_bringing(&p->alternatives, p->job->aligned, layer, &aligned_layer->reason, err);
+    ND_TRY(nd_align_prove_bringing(&p->alternatives, p->job->aligned, layer, &aligned_layer->reason, err));
     aligned_layer->state = aligned_layer->reason == NULL ? ND_ALIGN_PROVEN : ND_ALIGN_UNKNOWN;
-    return status;
+    return ND_OK;
 }
 
 /* A nd_exact_make: the quantised values are those of the first arithmetic. */

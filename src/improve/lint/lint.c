@@ -94,8 +94,7 @@ static double unscaled(const struct nd_quant *x, const struct nd_quant *y)
     return most;
 }
 
-/* Whether the output's range holds all that the input can be, to half a step: then its quantiser clips nothing.
- */
+/* Whether the output's range holds all that the input can be, to half a step: then nothing is clipped. */
 static bool holds_all(const struct nd_quant *x, const struct nd_quant *y)
 {
     double least = (double)-x->zero_point[0] * (double)x->scale[0], step = (double)y->scale[0];
@@ -330,8 +329,7 @@ static enum nd_status nd_lint_forced_inside(struct nd_lint_job *job, size_t node
 
 /* ---- leaky-relu-wrap ---- */
 
-/* Quantised values of x that get 0 although the model clips them to 65535: (x - z_x) m + z_y 2^15 is 2^31 or
- * more. */
+/* Values of x that get 0 although the model clips them to 65535: (x - z_x) m + z_y 2^15 is 2^31 or more. */
 static int64_t count_wrapped(const struct nd_quant *x, const struct nd_quant *y, double alpha)
 {
     enum { SHIFT = 15 };
@@ -531,8 +529,7 @@ static bool is_fused(const struct nd_lint_job *job, size_t node, size_t reader)
 }
 
 /* A float that an operator of a layer hands to another one of the same layer, and that is not an activation
- * function behind it: the provider takes a layer for quantised only if each operator has quantisers around it.
- */
+ * function behind it: the provider takes a layer for quantised if each operator has quantisers around it. */
 static enum nd_status nd_lint_missing(struct nd_lint_job *job, size_t node, struct nd_error *err)
 {
     const struct nd_graph *graph = job->graph;

@@ -73,28 +73,26 @@ static enum nd_status mend_scale(struct nd_lint_job *job, const struct product *
 {
     ND_CLEANUP(nd_quant_deinit) struct nd_quant quant = {0};
     ND_FREED double *qvalues = malloc(p->n * sizeof *qvalues);
-    enum nd_status status = qvalues != NULL ? nd_quant_copy(p->b, &quant, err) : nd_fail_memory(err);
+    ND_TRY_MEMORY(qvalues != NULL, err);
+    ND_TRY(nd_quant_copy(p->b, &quant, err));
     bool fit = true;
-    for (size_t c = 0; status == ND_OK && c < p->n; c++) {
+    for (size_t c = 0; c < p->n; c++) {
         quant.scale[c] = accumulator_scale(p, c);
         quant.zero_point[c] = 0;
         qvalues[c] = nearbyint(p->bias[c] * (double)p->b->scale[c] / (double)quant.scale[c]);
         fit = fit && fabs(qvalues[c]) <= INT32_MAX && quant.scale[c] > 0;
     }
     bool is_shared = job->graph->tensors[nd_lint_output(job, p->bias_node)].n_readers > 1;
-    if (status == ND_OK && (is_shared || !fit)) {
-        status = nd_lint_say_obstacle(
+    if (is_shared || !fit)
+        return nd_lint_say_obstacle(
             finding, err, "%s", is_shared ? "several layers read this bias" : "the bias does not fit 32 bits");
-    } else if (status == ND_OK) {
-        status = nd_lint_change_constant(job, p->bias_node, &quant, qvalues, p->n, err);
-        qvalues = NULL;
-        if (status == ND_OK)
-            status = nd_lint_say_change(finding, err,
-                                        "the bias has the scale of input times weights in each of %zu "
-                                        "channels, and its quantised values are rounded anew",
-                                        p->n);
-    }
-    return status;
+    double *given = qvalues;
+    qvalues = NULL;
+    ND_TRY(nd_lint_change_constant(job, p->bias_node, &quant, given, p->n, err));
+    return nd_lint_say_change(finding, err,
+                              "the bias has the scale of input times weights in each of %zu channels, and its "
+                              "quantised values are rounded anew",
+                              p->n);
 }
 
 /* One scale for a bias whose weights have several: the NPU seems to drop it. */
@@ -108,14 +106,12 @@ static enum nd_status tell_one_scale(struct nd_lint_job *job, size_t node, const
     double effect = largest * (double)p->b->scale[0] / (double)p->y->scale[0];
     if (effect <= MIN_EFFECT_LSB)
         return ND_OK;
-    enum nd_status status = nd_lint_find(job, &(struct nd_lint_at){node, effect}, &finding, err,
-                                         "the weights have %zu scales, the bias has one (%.7g); the largest "
-                                         "bias is worth %.4g steps of the output",
-                                         p->w->n, (double)p->b->scale[0], effect);
-    return status == ND_OK
-               ? nd_lint_say_obstacle(finding, err, "the bias needs %zu scales; --fix keeps numbers of scales",
-                                      p->w->n)
-               : status;
+    ND_TRY(nd_lint_find(job, &(struct nd_lint_at){node, effect}, &finding, err,
+                        "the weights have %zu scales, the bias has one (%.7g); the largest "
+                        "bias is worth %.4g steps of the output",
+                        p->w->n, (double)p->b->scale[0], effect));
+    return nd_lint_say_obstacle(finding, err, "the bias needs %zu scales; --fix keeps numbers of scales",
+                                p->w->n);
 }
 
 static enum nd_status tell_scale(struct nd_lint_job *job, size_t node, const struct product *p,
@@ -155,8 +151,7 @@ enum nd_status nd_lint_bias_scale(struct nd_lint_job *job, size_t node, struct n
 
 /* ---- bias-overflow ---- */
 
-/* What htp-v69 adds in front of its 32-bit accumulator: the bias, and the output's zero point in accumulator
- * steps. */
+/* What htp-v69 adds in front of its 32-bit accumulator: the bias, and the output's zero point in its steps. */
 static double before_v69(const struct product *p, size_t channel)
 {
     double m = (double)p->x->scale[0] * (double)p->w->scale[0] / (double)p->y->scale[0];

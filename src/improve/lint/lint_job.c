@@ -106,9 +106,9 @@ enum nd_status nd_lint_find(struct nd_lint_job *job, const struct nd_lint_at *at
                             struct nd_error *err, const char *fmt, ...)
 {
     struct nd_lint *result = job->result;
-    if (!nd_grow((void **)&result->findings, &job->findings_capacity, result->n_findings + 1,
-                 sizeof *result->findings))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nd_grow((void **)&result->findings, &job->findings_capacity, result->n_findings + 1,
+                          sizeof *result->findings),
+                  err);
     struct nd_lint_finding *finding = &result->findings[result->n_findings++];
     *finding = (struct nd_lint_finding){.rule = job->rule, .effect_lsb = at->effect_lsb};
     ND_MAKE_ARGUMENTS(finding->message, fmt);
@@ -153,8 +153,8 @@ static const struct nd_quant *keep(struct nd_lint_job *job, const struct nd_quan
 static enum nd_status change(struct nd_lint_job *job, const struct nd_recoded_node *changed,
                              struct nd_error *err)
 {
-    if (!nd_grow((void **)&job->changes, &job->changes_capacity, job->n_changes + 1, sizeof *job->changes))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(
+        nd_grow((void **)&job->changes, &job->changes_capacity, job->n_changes + 1, sizeof *job->changes), err);
     job->changes[job->n_changes++] = *changed;
     return ND_OK;
 }
@@ -226,16 +226,16 @@ enum nd_status nd_lint_change_tensor(struct nd_lint_job *job, size_t quantise, c
 {
     size_t n = 0, n_makers = 1, n_nodes = job->graph->n_nodes;
     ND_FREED size_t *list = nd_calloc(n_nodes, sizeof *list), *makers = nd_calloc(n_nodes, sizeof *makers);
-    enum nd_status status = list != NULL && makers != NULL ? ND_OK : nd_fail_memory(err);
     *obstacle = NULL;
-    if (status == ND_OK)
-        makers[0] = quantise;
-    for (size_t i = 0; status == ND_OK && i < n_makers && *obstacle == NULL; i++)
+    ND_TRY_MEMORY(list != NULL && makers != NULL, err);
+    makers[0] = quantise;
+    for (size_t i = 0; i < n_makers && *obstacle == NULL; i++)
         *obstacle = gather(job, makers[i], list, &n, makers, &n_makers);
-    const struct nd_quant *kept = status == ND_OK && *obstacle == NULL ? keep(job, quant, err) : NULL;
-    if (status == ND_OK && *obstacle == NULL && kept == NULL)
-        status = nd_fail_memory(err);
-    for (size_t i = 0; kept != NULL && status == ND_OK && i < n; i++)
-        status = change(job, &(struct nd_recoded_node){.node = list[i], .quant = kept}, err);
-    return status;
+    if (*obstacle != NULL)
+        return ND_OK;
+    const struct nd_quant *kept = keep(job, quant, err);
+    ND_TRY_MEMORY(kept != NULL, err);
+    for (size_t i = 0; i < n; i++)
+        ND_TRY(change(job, &(struct nd_recoded_node){.node = list[i], .quant = kept}, err));
+    return ND_OK;
 }

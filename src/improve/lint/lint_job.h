@@ -14,8 +14,7 @@ struct nd_lint_job {
     const struct nd_lint_rule *rule; /* that is being applied */
     struct nd_lint *result;
     size_t findings_capacity;
-    /* What the copy has in another way. The quantised values of the entries are owned; the quants are in kept.
-     */
+    /* What the copy has otherwise. The quantised values of the entries are owned; the quants are in kept. */
     struct nd_recoded_node *changes;
     size_t n_changes, changes_capacity;
     struct nd_quant **kept; /* quantisers that have the same new parameters share one, and so its constants */
@@ -39,8 +38,7 @@ size_t nd_lint_output(const struct nd_lint_job *job, size_t node);
 /* The DequantizeLinear that makes what the node reads there; ND_NO_INDEX: something else makes it. */
 size_t nd_lint_dequantise(const struct nd_lint_job *job, size_t node, size_t slot);
 
-/* The QuantizeLinear that reads what the node makes, past Relu and Clip of the same layer; ND_NO_INDEX: none.
- */
+/* The QuantizeLinear that reads what the node makes, past Relu and Clip of its layer; ND_NO_INDEX: none. */
 size_t nd_lint_quantise(const struct nd_lint_job *job, size_t node);
 
 /* Scales and zero points of a quantiser; NULL for ND_NO_INDEX, where they are no constants, and where a scale
@@ -77,8 +75,7 @@ enum nd_status nd_lint_say_obstacle(struct nd_lint_finding *finding, struct nd_e
 /* ---- mending ---- */
 
 /* Notes a new encoding for the quantised values that the QuantizeLinear makes, for all that read them, and for
- * what operators that only move values make of them. *obstacle, static, says why nothing is noted; NULL: it is
- * noted. */
+ * what operators that only move values make of them. *obstacle, static: why nothing is noted; NULL: it is. */
 enum nd_status nd_lint_change_tensor(struct nd_lint_job *job, size_t quantise, const struct nd_quant *quant,
                                      const char **obstacle, struct nd_error *err);
 

@@ -6,7 +6,7 @@
 
 #include "compare/engine/engine.h"
 #include "core/files/file.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/text/strbuf.h"
 #include "model/graph/infer.h"
 #include "model/rewrite/widen.h"
@@ -110,9 +110,7 @@ enum { SCALE_BYTES = sizeof(float), WIDE_BYTES = 2, FLOPS_OF_MULTIPLY_ADD = 2 };
 static double elems_of(const struct nd_promote_job *job, size_t tensor)
 {
     size_t step = tensor != ND_NO_INDEX ? job->plan.step_of_tensor[tensor] : SIZE_MAX, n = 0;
-    if (step == SIZE_MAX || nd_shape_n_elems(&job->plan.shapes[step], &n, NULL) != ND_OK)
-        return 0;
-    return (double)n;
+    return step == SIZE_MAX || nd_shape_n_elems(&job->plan.shapes[step], &n, NULL) != ND_OK ? 0 : (double)n;
 }
 
 /* Bytes of activations and constants, and multiply-adds, of the model as it came. */
@@ -380,23 +378,20 @@ static enum nd_status nd_promote_run(const struct nd_promote_job *job, const str
                                      struct nd_measured *out, char **reason, struct nd_error *err)
 {
     const struct nd_promote_options *options = job->options;
+    ND_CLEANUP(run_deinit)
     struct run run = {.job = job,
                       .model = model,
                       .devices = options->devices,
                       .n_devices = options->n_devices,
                       .stage = "verify"};
-    enum nd_status status = run_all(&run, err);
     *reason = NULL;
-    for (size_t d = 0; d < options->n_devices && status == ND_OK && *reason == NULL; d++)
+    ND_TRY(run_all(&run, err));
+    for (size_t d = 0; d < options->n_devices && *reason == NULL; d++)
         if (run.failures[d].status != ND_OK) {
             nd_error_context(&run.failures[d], "%s", options->devices[d]->label);
-            *reason = nd_strdup(run.failures[d].message);
-            status = *reason != NULL ? ND_OK : nd_fail_memory(err);
+            ND_TRY_MEMORY((*reason = nd_strdup(run.failures[d].message)) != NULL, err);
         }
-    if (status == ND_OK && *reason == NULL)
-        status = nd_promote_measure(job, run.captures, out, err);
-    run_deinit(&run);
-    return status;
+    return *reason == NULL ? nd_promote_measure(job, run.captures, out, err) : ND_OK;
 }
 
 /* Promoted at most, unless the caller says: "a few". Chosen. */
@@ -423,9 +418,8 @@ void nd_promoted_destroy(struct nd_promoted **promoted)
         ND_FREE_ALL(old->layers[i].name, old->layers[i].op_types, old->layers[i].reason,
                     old->layers[i].device_db);
     }
-    for (size_t d = 0; d < old->n_devices; d++)
-        free(old->devices[d].label);
-    ND_FREE_ALL(old->layers, old->devices, old->model, old->float_model, old->output, old);
+    ND_FREE_EACH(old->devices, old->n_devices, .label);
+    ND_FREE_ALL(old->layers, old->model, old->float_model, old->output, old);
     *promoted = NULL;
 }
 
@@ -559,8 +553,7 @@ static void job_deinit(struct nd_promote_job *job)
     nd_capture_close(&job->floats);
     for (size_t d = 0; job->captures != NULL && d < job->options->n_devices; d++)
         nd_capture_close(&job->captures[d]);
-    if (job->folder != NULL)
-        nd_dir_remove(job->folder);
+    nd_dir_remove(job->folder);
     ND_FREE_ALL(job->captures, job->folder, job->order, job->kept, job->now);
     nd_promoted_destroy(&job->result);
 }
@@ -655,15 +648,14 @@ static enum nd_status find_best(const struct search *s, size_t *out, struct nd_e
     const struct nd_promote_job *job = s->job;
     struct nd_promoted *result = job->result;
     double best = 0;
-    enum nd_status status = ND_OK;
     *out = SIZE_MAX;
-    for (size_t i = s->n_tried; i < result->n_layers && status == ND_OK; i++) {
+    for (size_t i = s->n_tried; i < result->n_layers; i++) {
         struct nd_promotion_cost cost;
         double gain = s->sqnr_db[job->order[i]] - result->computed_after_db;
         job->kept[result->n_kept] = job->order[i];
         if (!(gain >= min_gain_db))
             continue;
-        status = nd_promotion_cost_of(job, job->kept, result->n_kept + 1, &cost, err);
+        ND_TRY(nd_promotion_cost_of(job, job->kept, result->n_kept + 1, &cost, err));
         double worth = gain / fmax(cost.percent - result->cost.percent, min_percent);
         bool is_dear = cost.percent > result->budget_percent;
         result->layers[i].fate = is_dear ? ND_PROMOTE_OVER_BUDGET : ND_PROMOTE_NOT_TRIED;
@@ -672,7 +664,7 @@ static enum nd_status find_best(const struct search *s, size_t *out, struct nd_e
             *out = i;
         }
     }
-    return status;
+    return ND_OK;
 }
 
 /* The layer becomes the next of those that were tried. */

@@ -6,7 +6,7 @@
 
 #include "arithmetic/operators/array.h"
 #include "core/files/file.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/text/strbuf.h"
 #include "devices/launch.h"
 #include "improve/reduce/reducer.h"
@@ -576,9 +576,8 @@ struct feed {
 
 static void feed_deinit(struct feed *feed)
 {
-    for (size_t i = 0; feed->data != NULL && i < feed->n; i++)
-        free(feed->data[i]);
-    ND_FREE_ALL(feed->data, feed->arrays);
+    ND_FREE_ITEMS(feed->data, feed->n);
+    free(feed->arrays);
 }
 
 static enum nd_status fill_input(struct nd_smaller_model *candidate, const struct nd_reducer *reducer, size_t i,
@@ -587,11 +586,8 @@ static enum nd_status fill_input(struct nd_smaller_model *candidate, const struc
     const struct nd_model_io *input = nd_model_input(candidate->model, i);
     const struct nd_recorded *recorded = &reducer->recorded;
     size_t size = 0, total = 0;
-    enum nd_status status = nd_shape_size_bytes(&input->shape, input->dtype, &size, err);
-    if (status == ND_OK && !nd_size_mul(size, recorded->n_samples, &total))
-        status = nd_fail_memory(err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_shape_size_bytes(&input->shape, input->dtype, &size, err));
+    ND_TRY_MEMORY(nd_size_mul(size, recorded->n_samples, &total), err);
     ND_TRY_MEMORY((feed->data[i] = nd_tensor_alloc(total)) != NULL, err);
     feed->arrays[i] = (struct nd_npz_array){.name = input->name,
                                             .dtype = input->dtype,
@@ -599,14 +595,14 @@ static enum nd_status fill_input(struct nd_smaller_model *candidate, const struc
                                             .n_samples = recorded->n_samples,
                                             .data = feed->data[i],
                                             .size_bytes = total};
-    for (size_t s = 0; status == ND_OK && s < recorded->n_samples; s++) {
+    for (size_t s = 0; s < recorded->n_samples; s++) {
         bool is_found = false;
         const struct nd_wanted_record wanted = {input->name, s, input->dtype,
                                                 (unsigned char *)feed->data[i] + s * size, size};
-        status = recorded_read(recorded, &wanted, &is_found, err);
+        ND_TRY(recorded_read(recorded, &wanted, &is_found, err));
         candidate->is_all_recorded = candidate->is_all_recorded && is_found;
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status write_inputs(struct nd_smaller_model *candidate, const struct nd_reducer *reducer,

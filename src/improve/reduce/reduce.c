@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "core/files/file.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/text/strbuf.h"
 #include "improve/reduce/reducer.h"
 #include "model/graph/loaded.h"
@@ -120,12 +120,11 @@ static enum nd_status list_operators(struct nd_reduction *out, const struct nd_m
     out->operators = nd_calloc(n, sizeof *out->operators);
     ND_TRY_MEMORY(out->operators != NULL, err);
     for (size_t i = 0; i < n; i++) {
-        struct nd_strbuf text = {0};
         if (!nd_node_is_operator(model, i))
             continue;
-        nd_strbuf_printf(&text, "%s '%s'", nd_model_node(model, i)->op_type, nd_model_node(model, i)->name);
-        ND_TRY_MEMORY((out->operators[out->n_operators_left] = nd_strbuf_take(&text)) != NULL, err);
-        out->n_operators_left++;
+        char *text = nd_text("%s '%s'", nd_model_node(model, i)->op_type, nd_model_node(model, i)->name);
+        ND_TRY_MEMORY(text != NULL, err);
+        out->operators[out->n_operators_left++] = text;
     }
     return ND_OK;
 }
@@ -229,9 +228,7 @@ static enum nd_status nd_reducer_finish(struct nd_reducer *reducer, struct nd_er
     readme = nd_path_join(folder, "README.txt");
     ND_TRY_MEMORY(readme != NULL, err);
     ND_TRY(nd_reducer_write_readme(reducer, &candidate, readme, err));
-    if (reducer->staging != NULL)
-        ND_TRY(publish(reducer, err));
-    return ND_OK;
+    return reducer->staging != NULL ? publish(reducer, err) : ND_OK;
 }
 
 /* The whole model: what is wrong with it, and what a reference makes of it. */
@@ -278,24 +275,21 @@ static enum nd_status nd_reducer_record(struct nd_reducer *reducer, struct nd_er
     const struct nd_reduce_options *options = reducer->options;
     /* A difference from the quantised reference is held against its codes, so its codes are what is fed. */
     const struct nd_device *first = &reducer->cpu, *second = &reducer->exact;
-    if (options->has_difference && options->against == NULL) {
-        first = &reducer->exact;
-        second = NULL;
-    } else if (options->has_difference) {
-        first = options->against;
+    if (options->has_difference) {
+        first = options->against != NULL ? options->against : &reducer->exact;
         second = NULL;
     }
     reducer->step = "reference";
-    enum nd_status status = record_with(reducer, first, err);
-    if (status == ND_OK && reducer->reference == NULL && second != NULL)
-        status = record_with(reducer, second, err);
-    if (status == ND_OK && reducer->reference == NULL && options->has_difference)
-        status = nd_fail(err, ND_E_REDUCE_REFERENCE, nd_model_path(reducer->model),
-                         "'%s' cannot run '%s', so nothing can differ from it", first->label,
-                         nd_model_path(reducer->model));
-    if (status == ND_OK && reducer->reference == NULL)
+    ND_TRY(record_with(reducer, first, err));
+    if (reducer->reference == NULL && second != NULL)
+        ND_TRY(record_with(reducer, second, err));
+    if (reducer->reference == NULL && options->has_difference)
+        return nd_fail(err, ND_E_REDUCE_REFERENCE, nd_model_path(reducer->model),
+                       "'%s' cannot run '%s', so nothing can differ from it", first->label,
+                       nd_model_path(reducer->model));
+    if (reducer->reference == NULL)
         snprintf(reducer->out->inputs, sizeof reducer->out->inputs, "zeros");
-    return status;
+    return ND_OK;
 }
 
 /* ---- what is wrong ---- */
@@ -388,9 +382,8 @@ void nd_reduction_destroy(struct nd_reduction **reduction)
     struct nd_reduction *old = *reduction;
     if (old == NULL)
         return;
-    for (size_t i = 0; i < old->n_operators_left; i++)
-        free(old->operators[i]);
-    ND_FREE_ALL(old->operators, old->device, old->chipset, old->runtime, old->command, old);
+    ND_FREE_ITEMS(old->operators, old->n_operators_left);
+    ND_FREE_ALL(old->device, old->chipset, old->runtime, old->command, old);
     *reduction = NULL;
 }
 
@@ -434,23 +427,16 @@ static enum nd_status make_staging(struct nd_reducer *reducer, struct nd_error *
     if (nd_path_exists(folder) && !is_replaceable(folder))
         return nd_fail(err, ND_E_FILE_EXISTS, folder,
                        "'%s' exists already and is not the folder of a reproducer: it is not replaced", folder);
-    struct nd_strbuf text = {0};
     size_t n = strlen(folder);
     while (n > 1 && folder[n - 1] == '/')
         n--;
-    nd_strbuf_append(&text, folder, n);
-    nd_strbuf_printf(&text, ".tmp-%ld", (long)getpid());
     ND_FREED char *parent = nd_path_dir(folder);
-    reducer->staging = nd_strbuf_take(&text);
-    enum nd_status status =
-        parent != NULL && reducer->staging != NULL ? nd_dir_make(parent, err) : nd_fail_memory(err);
-    if (status == ND_OK && mkdir(reducer->staging, 0777) != 0) {
-        status =
-            nd_fail(err, ND_E_FILE_WRITE, folder, "cannot create '%s': %s", reducer->staging, strerror(errno));
-        free(reducer->staging);
-        reducer->staging = NULL;
-    }
-    return status;
+    ND_FREED char *staging = nd_text("%.*s.tmp-%ld", (int)n, folder, (long)getpid());
+    ND_TRY_MEMORY(parent != NULL && staging != NULL, err);
+    ND_TRY(nd_dir_make(parent, err));
+    if (mkdir(staging, 0777) != 0)
+        return nd_fail(err, ND_E_FILE_WRITE, folder, "cannot create '%s': %s", staging, strerror(errno));
+    return ND_GIVE(&reducer->staging, staging);
 }
 
 static enum nd_status find_wanted(struct nd_reducer *reducer, struct nd_error *err)
@@ -513,8 +499,7 @@ static enum nd_status work(struct nd_reducer *reducer, struct nd_error *err)
     ND_FREED unsigned *score = nd_calloc(nd_model_n_nodes(reducer->model), sizeof *score);
     ND_TRY_MEMORY(score != NULL, err);
     out->end = ND_REDUCTION_REDUCED;
-    /* A difference is one from what was recorded; of a failure the whole model comes first, as it may not fail.
-     */
+    /* A difference is from what was recorded; of a failure the whole model comes first, as it may not fail. */
     if (has_difference)
         ND_TRY(nd_reducer_record(reducer, err));
     ND_TRY(nd_reducer_try_whole(reducer, score, err));
@@ -525,9 +510,7 @@ static enum nd_status work(struct nd_reducer *reducer, struct nd_error *err)
         ND_TRY(nd_reducer_search(reducer, score, err));
     if (has_work && out->n_same == 0)
         out->end = ND_REDUCTION_WHOLE;
-    if (has_work && out->n_same > 0)
-        ND_TRY(nd_reducer_finish(reducer, err));
-    return ND_OK;
+    return has_work && out->n_same > 0 ? nd_reducer_finish(reducer, err) : ND_OK;
 }
 
 /* default_probe: what is fed where the workload has no probes. */
@@ -565,10 +548,8 @@ enum nd_status nd_reduce(const struct nd_workload *workload, const struct nd_red
     ND_TRY_MEMORY(reducer.out != NULL, err);
     enum nd_status status = reduce(&reducer, &default_probe, err);
     reducer.out->elapsed_s = (double)(nd_clock_ns() - reducer.start_ns) / 1e9;
-    if (reducer.folder != NULL)
-        nd_dir_remove(reducer.folder);
-    if (reducer.staging != NULL)
-        nd_dir_remove(reducer.staging);
+    nd_dir_remove(reducer.folder);
+    nd_dir_remove(reducer.staging);
     nd_recorded_deinit(&reducer.recorded);
     nd_pieces_deinit(&reducer.pieces);
     nd_trials_deinit(&reducer.trials);

@@ -29,8 +29,7 @@ struct nd_npz_array {
 enum nd_status nd_npz_write(const char *path, const struct nd_npz_array *arrays, size_t n_arrays,
                             struct nd_error *err);
 
-/* What tensors of the whole model held when a reference ran it, and how far values are from what they should
- * be. */
+/* What the whole model's tensors held when a reference ran it, and how far values are from those. */
 
 enum { ND_RECORDED_MAX = 2 };
 
@@ -62,8 +61,7 @@ struct nd_wanted_record {
 };
 
 /* Holds two tensors of n elements against each other. Codes (is_codes): max_lsb is the largest difference of
- * two codes, else NaN. fraction: of elements whose bits differ, NaN and NaN being equal; 0 for none. tensor
- * stays. */
+ * two codes, else NaN. fraction: of elements whose bits differ, NaN equals NaN; 0 for none. tensor stays. */
 void nd_difference_of(enum nd_dtype dtype, bool is_qvalues, const void *ref, const void *test, size_t n,
                       struct nd_reduction_difference *out);
 
@@ -217,8 +215,7 @@ enum nd_status nd_reducer_search(struct nd_reducer *reducer, const unsigned *sco
 void nd_failure_read(const struct nd_capture_outcome *outcome, const struct nd_capture *capture,
                      struct nd_reduction_failure *out);
 
-/* The same stage, error, code, operator, kind of reason, and message but for names, addresses and long numbers.
- */
+/* The same stage, error, code, operator, kind of reason, and message but for names and long numbers. */
 bool nd_failure_is_same(const struct nd_reduction_failure *a, const struct nd_reduction_failure *b);
 
 /* Replaces what is in quotes by '*', addresses by 0x* and numbers of five and more digits by #; at most size -

@@ -171,8 +171,7 @@ static bool stands_alone(const struct nd_graph *graph, size_t n)
     return node->kind != ND_NODE_DEQUANTIZE || makes_output(graph, node);
 }
 
-/* Makes a piece of all nodes with the same group, in the order of the groups' last nodes; ND_NO_INDEX is in
- * none. */
+/* Makes a piece of all nodes of one group, in the order of the groups' last nodes; ND_NO_INDEX is in none. */
 static enum nd_status collect(const size_t *group, size_t n_nodes, struct nd_pieces *out, struct nd_error *err)
 {
     out->items = nd_calloc(n_nodes, sizeof *out->items);
@@ -268,8 +267,7 @@ enum nd_status nd_pieces_nodes(const struct nd_pieces *pieces, const size_t *par
     return ND_OK;
 }
 
-/* The node that makes what the tensor stands for: behind DequantizeLinear. ND_NO_INDEX for inputs and
- * constants. */
+/* The node that makes what the tensor stands for, behind DequantizeLinear. ND_NO_INDEX: inputs, constants. */
 static size_t real_producer(const struct nd_graph *graph, size_t tensor)
 {
     while (tensor != ND_NO_INDEX && !graph->tensors[tensor].is_constant) {
@@ -325,19 +323,16 @@ static enum nd_status nd_reducer_try(void *context, const size_t *parts, size_t 
     struct nd_smaller_model candidate = {0};
     struct nd_reduction_difference difference;
     struct nd_error problem = {0};
-    size_t *nodes = NULL;
+    ND_FREED size_t *nodes = NULL;
     struct nd_model_cut part = {0};
     if (nd_trials_find(&reducer->trials, parts, n, out))
         return ND_OK;
-    char *folder = nd_path_join(reducer->folder, "part");
-    enum nd_status status = folder != NULL
-                                ? nd_pieces_nodes(&reducer->pieces, parts, n, &nodes, &part.n_nodes, err)
-                                : nd_fail_memory(err);
-    if (status != ND_OK)
-        goto out;
+    ND_FREED char *folder = nd_path_join(reducer->folder, "part");
+    ND_TRY_MEMORY(folder != NULL, err);
+    ND_TRY(nd_pieces_nodes(&reducer->pieces, parts, n, &nodes, &part.n_nodes, err));
     reducer->n_tried++;
     part.nodes = nodes;
-    status = nd_candidate_init(&candidate, reducer, &part, folder, &problem);
+    enum nd_status status = nd_candidate_init(&candidate, reducer, &part, folder, &problem);
     *out = ND_TRIAL_NOT;
     if (status == ND_OK) {
         status = nd_candidate_try(reducer, &candidate, RESERVED_SESSIONS, out, &difference, err);
@@ -354,9 +349,6 @@ static enum nd_status nd_reducer_try(void *context, const size_t *parts, size_t 
         status = nd_trials_add(&reducer->trials, parts, n, *out, err);
     nd_candidate_deinit(&candidate);
     nd_dir_remove(folder);
-out:
-    free(nodes);
-    free(folder);
     return status;
 }
 
@@ -391,30 +383,27 @@ static enum nd_status try_guesses(struct nd_reducer *reducer, const unsigned *sc
 {
     size_t guesses[MAX_GUESSES], n_guesses = guess(reducer, score, guesses);
     enum nd_trial trial = ND_TRIAL_NOT;
-    enum nd_status status = ND_OK;
     *is_done = false;
-    for (size_t i = 0; status == ND_OK && i < n_guesses && trial == ND_TRIAL_NOT; i++) {
-        status = nd_reducer_try(reducer, &guesses[i], 1, &trial, err);
-        *is_done = status == ND_OK && trial == ND_TRIAL_SAME;
+    for (size_t i = 0; i < n_guesses && trial == ND_TRIAL_NOT; i++) {
+        ND_TRY(nd_reducer_try(reducer, &guesses[i], 1, &trial, err));
+        *is_done = trial == ND_TRIAL_SAME;
         if (*is_done)
             keep(reducer, &guesses[i], 1);
     }
     ND_FREED bool *is_near = nd_calloc(reducer->pieces.n, sizeof *is_near);
     ND_FREED size_t *parts = nd_calloc(reducer->pieces.n, sizeof *parts);
-    if (status == ND_OK && (is_near == NULL || parts == NULL))
-        status = nd_fail_memory(err);
-    for (size_t i = 0; status == ND_OK && i < n_guesses && i < MAX_NEIGHBOURHOODS && trial == ND_TRIAL_NOT;
-         i++) {
+    ND_TRY_MEMORY(is_near != NULL && parts != NULL, err);
+    for (size_t i = 0; i < n_guesses && i < MAX_NEIGHBOURHOODS && trial == ND_TRIAL_NOT; i++) {
         size_t n = 0;
         nd_pieces_near(reducer->model, &reducer->pieces, guesses[i], is_near);
         for (size_t k = 0; k < reducer->n_left; k++)
             if (is_near[reducer->left[k]])
                 parts[n++] = reducer->left[k];
-        status = nd_reducer_try(reducer, parts, n, &trial, err);
-        if (status == ND_OK && trial == ND_TRIAL_SAME)
+        ND_TRY(nd_reducer_try(reducer, parts, n, &trial, err));
+        if (trial == ND_TRIAL_SAME)
             keep(reducer, parts, n);
     }
-    return status;
+    return ND_OK;
 }
 
 /* ---- layers ---- */
@@ -423,22 +412,21 @@ static enum nd_status try_guesses(struct nd_reducer *reducer, const unsigned *sc
 static enum nd_status begin_layers(struct nd_reducer *reducer, struct nd_error *err)
 {
     const struct nd_graph *graph = &reducer->model->graph;
-    enum nd_status status = nd_pieces_of_layers(reducer->model, &reducer->pieces, err);
+    ND_TRY(nd_pieces_of_layers(reducer->model, &reducer->pieces, err));
     ND_FREED bool *nodes = nd_calloc(graph->n_nodes, sizeof *nodes);
     ND_FREED bool *tensors = nd_calloc(graph->n_tensors, sizeof *tensors);
     reducer->left = nd_calloc(reducer->pieces.n, sizeof *reducer->left);
-    if (status == ND_OK && (nodes == NULL || tensors == NULL || reducer->left == NULL))
-        status = nd_fail_memory(err);
-    if (status == ND_OK && reducer->wanted_tensor != NULL) {
+    ND_TRY_MEMORY(nodes != NULL && tensors != NULL && reducer->left != NULL, err);
+    if (reducer->wanted_tensor != NULL) {
         size_t wanted = nd_names_find(&graph->names, reducer->wanted_tensor);
         nd_graph_walk_back(graph, &wanted, 1, nodes, tensors);
     }
-    for (size_t i = 0; status == ND_OK && i < reducer->pieces.n; i++)
+    for (size_t i = 0; i < reducer->pieces.n; i++)
         if (reducer->wanted_tensor == NULL ||
             nodes[reducer->pieces.items[i].nodes[reducer->pieces.items[i].n_nodes - 1]])
             reducer->left[reducer->n_left++] = i;
     reducer->out->n_layers = reducer->pieces.n;
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status search_layers(struct nd_reducer *reducer, const unsigned *score, struct nd_error *err)
@@ -512,24 +500,21 @@ static enum nd_status refine(struct nd_reducer *reducer, struct nd_pieces *finer
 static enum nd_status search_operators(struct nd_reducer *reducer, struct nd_error *err)
 {
     ND_CLEANUP(nd_pieces_deinit) struct nd_pieces finer = {0};
-    size_t *nodes = NULL, n_nodes = 0;
+    ND_FREED size_t *nodes = NULL;
+    size_t n_nodes = 0;
     bool is_minimal = true;
-    enum nd_status status =
-        nd_pieces_nodes(&reducer->pieces, reducer->left, reducer->n_left, &nodes, &n_nodes, err);
-    if (status == ND_OK && count_operators(reducer->model, nodes, n_nodes) > 1)
-        status = nd_pieces_of_operators(reducer->model, nodes, n_nodes, &finer, err);
-    if (status == ND_OK && finer.n > reducer->n_left) {
+    ND_TRY(nd_pieces_nodes(&reducer->pieces, reducer->left, reducer->n_left, &nodes, &n_nodes, err));
+    if (count_operators(reducer->model, nodes, n_nodes) > 1)
+        ND_TRY(nd_pieces_of_operators(reducer->model, nodes, n_nodes, &finer, err));
+    if (finer.n > reducer->n_left) {
         reducer->step = "operators";
         if (reducer->out->n_sessions + 4 <= reducer->options->session_limit)
-            status = record_inside(reducer, nodes, n_nodes, err);
-        if (status == ND_OK)
-            status = refine(reducer, &finer, err);
-        if (status == ND_OK)
-            status = nd_ddmin(reducer->left, &reducer->n_left, nd_reducer_try, reducer, &is_minimal, err);
+            ND_TRY(record_inside(reducer, nodes, n_nodes, err));
+        ND_TRY(refine(reducer, &finer, err));
+        ND_TRY(nd_ddmin(reducer->left, &reducer->n_left, nd_reducer_try, reducer, &is_minimal, err));
         reducer->out->is_minimal = reducer->out->is_minimal && is_minimal;
     }
-    free(nodes);
-    return status;
+    return ND_OK;
 }
 
 enum nd_status nd_reducer_search(struct nd_reducer *reducer, const unsigned *score, struct nd_error *err)

@@ -206,11 +206,10 @@ static enum nd_status nd_sweep_run(struct nd_sweep_job *job, struct nd_error *er
 
 /* What a sweep runs. */
 
-/* Of the options that a URI may give (src/devices/device.c) those that npudiff/compare/config.h says
- * can change bits, and one that is about times alone; each with the values that Qualcomm's provider documents
- * and that differ from its defaults. htp_graph_finalization_optimization_mode is 0,
- * offload_graph_io_quantization and enable_htp_fp16_precision are 1, optimisation is "all" (npudiff's
- * defaults). */
+/* Of the options that a URI may give (src/devices/device.c) those that npudiff/compare/config.h says can change
+ * bits, and one that is about times alone; each with the values that Qualcomm's provider documents and that
+ * differ from its defaults. htp_graph_finalization_optimization_mode is 0, offload_graph_io_quantization and
+ * enable_htp_fp16_precision are 1, optimisation is "all" (npudiff's defaults). */
 const char *const *nd_sweep_defaults(enum nd_device_kind kind)
 {
     static const char *const of_npu[] = {"htp_graph_finalization_optimization_mode=1,2,3",
@@ -272,25 +271,23 @@ static enum nd_status add_setting(struct nd_sweep_job *job, const char *option, 
 /* "OPTION=VALUE,VALUE" */
 static enum nd_status add_variation(struct nd_sweep_job *job, const char *variation, struct nd_error *err)
 {
-    char *text = nd_strdup(variation), *rest = NULL;
-    char *equals = text != NULL ? strchr(text, '=') : NULL;
-    enum nd_status status = text != NULL ? ND_OK : nd_fail_memory(err);
+    ND_FREED char *text = nd_strdup(variation);
+    ND_TRY_MEMORY(text != NULL, err);
+    char *equals = strchr(text, '='), *rest = NULL;
     size_t n_values = 0;
     if (equals != NULL && equals > text) {
         *equals = '\0';
-        for (char *value = strtok_r(equals + 1, ",", &rest); value != NULL && status == ND_OK;
+        for (char *value = strtok_r(equals + 1, ",", &rest); value != NULL;
              value = strtok_r(NULL, ",", &rest), n_values++)
-            status = add_setting(job, text, value, err);
+            ND_TRY(add_setting(job, text, value, err));
     }
-    if (status == ND_OK && n_values == 0)
-        status = nd_fail(err, ND_E_OPTION_VALUE, variation, "'%s' is not of the form OPTION=VALUE[,VALUE...]",
-                         variation);
-    free(text);
-    return status;
+    if (n_values == 0)
+        return nd_fail(err, ND_E_OPTION_VALUE, variation, "'%s' is not of the form OPTION=VALUE[,VALUE...]",
+                       variation);
+    return ND_OK;
 }
 
-/* Settings that nobody asked for leave alone what the device's URI sets, and half precision where there is
- * none. */
+/* Settings that nobody asked for leave what the device's URI sets, and half precision where there is none. */
 static bool is_for_device(const struct nd_sweep_job *job, const char *variation)
 {
     const struct nd_device *device = &job->devices[0];
@@ -370,8 +367,7 @@ enum nd_status nd_sweep(const struct nd_model *model, const struct nd_sweep_opti
     }
     for (size_t d = 0; d < job.n_devices; d++)
         nd_device_deinit(&job.devices[d]);
-    if (job.folder != NULL)
-        nd_dir_remove(job.folder);
+    nd_dir_remove(job.folder);
     ND_FREE_ALL(job.devices, job.folder);
     nd_sweep_destroy(&job.result);
     return status;

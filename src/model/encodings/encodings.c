@@ -175,9 +175,8 @@ static void encoding_deinit(struct nd_encoding *encoding)
 {
     free(encoding->name);
     nd_quant_deinit(&encoding->quant);
-    for (size_t i = 0; i < encoding->n_readers; i++)
-        free(encoding->readers[i]);
-    ND_FREE_ALL(encoding->readers, encoding->converted_from, encoding->unhandled);
+    ND_FREE_ITEMS(encoding->readers, encoding->n_readers);
+    ND_FREE_ALL(encoding->converted_from, encoding->unhandled);
 }
 
 void nd_encodings_destroy(struct nd_encodings **handle)
@@ -597,8 +596,7 @@ void nd_encodings_match_deinit(struct nd_encodings_match *match)
     *match = (struct nd_encodings_match){0};
 }
 
-/* Quantised values of few bits lie in bytes: every reader of the model knows those, and the reals are the same.
- */
+/* Quantised values of few bits lie in bytes: every reader of the model knows those, the reals are the same. */
 static enum nd_dtype container(const struct nd_encoding *item)
 {
     if (item->dtype == ND_DTYPE_U4)

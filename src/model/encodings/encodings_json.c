@@ -416,8 +416,7 @@ static enum nd_status nd_encodings_read_aimet_2(struct nd_encodings *encodings, 
                      err);
 }
 
-/* AIMET 0.6.1: objects by the name of a tensor, a list of one object per channel; offsets; booleans as texts.
- */
+/* AIMET 0.6.1: objects by a tensor's name, a list of one object per channel; offsets; booleans as texts. */
 
 struct entry {
     bool is_float;
@@ -571,8 +570,7 @@ static enum nd_status nd_encodings_read_aimet_0(struct nd_encodings *encodings, 
     return read_group_of_aimet_0(encodings, root, "param_encodings", ND_ENCODING_PARAM, err);
 }
 
-/* The tensors of graphs in what qnn-context-binary-utility prints: real = scale * (quantised value + offset).
- */
+/* The graphs' tensors in what qnn-context-binary-utility prints: real = scale * (quantised value + offset). */
 
 /* Newer tools leave "Encoding" away. */
 static const json_t *member(const json_t *object, const char *key, const char *older_key)
@@ -614,8 +612,7 @@ static enum nd_status read_axis_of_qnn(struct nd_encodings *encodings, const jso
     return nd_encodings_add(encodings, stated, err);
 }
 
-/* Whether the graphs before have the tensor with the same parameters: a context of several graphs shares
- * tensors. */
+/* Whether graphs before have the tensor with the same parameters: several graphs of a context share tensors. */
 static bool is_known(const struct nd_encodings *encodings, const json_t *object, const struct nd_stated *stated)
 {
     size_t known = nd_encodings_find(encodings, stated->name);

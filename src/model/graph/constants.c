@@ -36,41 +36,20 @@ static double float_from_bits(uint32_t bits)
 /* One element from its bits, which int32_data holds in the low part of an integer, too. */
 static double element_from_bits(enum nd_dtype dtype, uint32_t bits)
 {
-    switch (dtype) {
-    case ND_DTYPE_F32:
-        return float_from_bits(bits);
-    case ND_DTYPE_F16:
-        return half_to_double((uint16_t)bits);
-    case ND_DTYPE_BF16:
-        return float_from_bits(bits << 16);
-    case ND_DTYPE_U8:
-        return (uint8_t)bits;
-    case ND_DTYPE_I8:
-        return (int8_t)(uint8_t)bits;
-    case ND_DTYPE_U16:
-        return (uint16_t)bits;
-    case ND_DTYPE_I16:
-        return (int16_t)(uint16_t)bits;
-    default:
-        return (int32_t)bits;
-    }
+    return dtype == ND_DTYPE_F32    ? float_from_bits(bits)
+           : dtype == ND_DTYPE_F16  ? half_to_double((uint16_t)bits)
+           : dtype == ND_DTYPE_BF16 ? float_from_bits(bits << 16)
+           : dtype == ND_DTYPE_U8   ? (uint8_t)bits
+           : dtype == ND_DTYPE_I8   ? (int8_t)(uint8_t)bits
+           : dtype == ND_DTYPE_U16  ? (uint16_t)bits
+           : dtype == ND_DTYPE_I16  ? (int16_t)(uint16_t)bits
+                                    : (int32_t)bits;
 }
 
 static bool is_handled(enum nd_dtype dtype)
 {
-    switch (dtype) {
-    case ND_DTYPE_F32:
-    case ND_DTYPE_F16:
-    case ND_DTYPE_BF16:
-    case ND_DTYPE_U8:
-    case ND_DTYPE_I8:
-    case ND_DTYPE_U16:
-    case ND_DTYPE_I16:
-    case ND_DTYPE_I32:
-        return true;
-    default:
-        return false;
-    }
+    return dtype == ND_DTYPE_F32 || dtype == ND_DTYPE_F16 || dtype == ND_DTYPE_BF16 || dtype == ND_DTYPE_U8 ||
+           dtype == ND_DTYPE_I8 || dtype == ND_DTYPE_U16 || dtype == ND_DTYPE_I16 || dtype == ND_DTYPE_I32;
 }
 
 /* Decodes the n elements from wherever the tensor has them; false when there are fewer or more. */

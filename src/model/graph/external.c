@@ -72,30 +72,23 @@ static char *path_beside(const char *model_path, const char *location)
 static enum nd_status open_place(struct place *place, const char *name, const char *path, int *out,
                                  struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     struct stat info;
     /* O_NONBLOCK: a pipe in its place must not make us wait for a writer. */
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    ND_CLEANUP(nd_fd_close) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0 || fstat(fd, &info) != 0)
-        status = nd_fail(err, ND_E_MODEL_EXTERNAL, path,
-                         "external data '%s' of tensor '%s' cannot be opened: %s", path, name, strerror(errno));
-    else if (!S_ISREG(info.st_mode))
-        status = nd_fail(err, ND_E_MODEL_EXTERNAL, path, "external data '%s' of tensor '%s' is not a file",
-                         path, name);
-    if (status == ND_OK) {
-        uint64_t size = (uint64_t)info.st_size;
-        if (!place->has_length)
-            place->length = size > place->offset ? size - place->offset : 0;
-        if (place->offset > size || place->length > size - place->offset)
-            status = nd_fail(err, ND_E_MODEL_EXTERNAL, path, "external data '%s' of tensor '%s' ends too early",
-                             path, name);
-    }
-    if (status != ND_OK) {
-        if (fd >= 0)
-            close(fd);
-        return status;
-    }
+        return nd_fail(err, ND_E_MODEL_EXTERNAL, path, "external data '%s' of tensor '%s' cannot be opened: %s",
+                       path, name, strerror(errno));
+    if (!S_ISREG(info.st_mode))
+        return nd_fail(err, ND_E_MODEL_EXTERNAL, path, "external data '%s' of tensor '%s' is not a file", path,
+                       name);
+    uint64_t size = (uint64_t)info.st_size;
+    if (!place->has_length)
+        place->length = size > place->offset ? size - place->offset : 0;
+    if (place->offset > size || place->length > size - place->offset)
+        return nd_fail(err, ND_E_MODEL_EXTERNAL, path, "external data '%s' of tensor '%s' ends too early", path,
+                       name);
     *out = fd;
+    fd = -1;
     return ND_OK;
 }
 
@@ -238,9 +231,7 @@ enum nd_status nd_external_init(struct nd_external *external, const Onnx__ModelP
 
 void nd_external_deinit(struct nd_external *external)
 {
-    for (size_t i = 0; i < external->n; i++)
-        ND_FREE_ALL(external->files[i].path, external->files[i].location);
-    free(external->files);
+    ND_FREE_BOTH(external->files, external->n, .path, .location);
     *external = (struct nd_external){0};
 }
 
@@ -267,32 +258,15 @@ enum nd_status nd_external_read(const Onnx__TensorProto *tensor, const char *mod
                                 size_t *size_bytes, struct nd_error *err)
 {
     struct place place;
-    enum nd_status status = place_of(tensor, &place, err);
-    if (status != ND_OK)
-        return status;
-    int fd = -1;
-    char *buffer = NULL;
-    char *path = path_beside(model_path, place.location);
-    if (path == NULL) {
-        status = nd_fail_memory(err);
-        goto out;
-    }
-    status = open_place(&place, nd_onnx_text(tensor->name), path, &fd, err);
-    if (status == ND_OK)
-        status = check_length(tensor, &place, path, err);
-    if (status != ND_OK)
-        goto out;
-    buffer = nd_tensor_room((size_t)place.length);
-    status = buffer != NULL ? nd_file_read_at(fd, path, place.offset, buffer, (size_t)place.length, err)
-                            : nd_fail_memory(err);
-    if (status == ND_OK) {
-        *data = buffer;
-        *size_bytes = (size_t)place.length;
-        buffer = NULL;
-    }
-out:
-    if (fd >= 0)
-        close(fd);
-    ND_FREE_ALL(buffer, path);
-    return status;
+    ND_CLEANUP(nd_fd_close) int fd = -1;
+    ND_TRY(place_of(tensor, &place, err));
+    ND_FREED char *path = path_beside(model_path, place.location);
+    ND_TRY_MEMORY(path != NULL, err);
+    ND_TRY(open_place(&place, nd_onnx_text(tensor->name), path, &fd, err));
+    ND_TRY(check_length(tensor, &place, path, err));
+    ND_FREED char *buffer = nd_tensor_room((size_t)place.length);
+    ND_TRY_MEMORY(buffer != NULL, err);
+    ND_TRY(nd_file_read_at(fd, path, place.offset, buffer, (size_t)place.length, err));
+    *size_bytes = (size_t)place.length;
+    return ND_GIVE(data, buffer);
 }

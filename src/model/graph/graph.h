@@ -56,8 +56,7 @@ struct nd_graph {
 enum nd_status nd_graph_order(Onnx__GraphProto *graph, struct nd_error *err);
 
 /* Of quantisers that read one tensor, scale and zero point, of which some tools write one for each reader, all
- * read the first, as ONNX Runtime has it: recorded side by side they are two, and their maker runs in floats.
- */
+ * read the first, as ONNX Runtime has it: side by side they are two, and their maker runs in floats. */
 enum nd_status nd_graph_join_quantisers(Onnx__GraphProto *graph, struct nd_error *err);
 
 /* Indexes the graph, which must outlive *graph. ND_E_MODEL_GRAPH where it contradicts itself. Call

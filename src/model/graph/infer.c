@@ -263,8 +263,7 @@ static bool is_padded_alike(const Onnx__NodeProto *node)
     return pad != NULL && pad->s.len >= 4 && memcmp(pad->s.data, "SAME", 4) == 0;
 }
 
-/* One spatial dimension of a convolution or pooling over n values with a window of k; -1 when it makes no
- * sense. */
+/* One spatial dimension of a convolution or pooling over n values, window k; -1 when it makes no sense. */
 static int64_t window_size(const Onnx__NodeProto *node, size_t i, size_t n_spatial, int64_t n, int64_t k)
 {
     int64_t stride = nd_infer_list_at(node, "strides", i, 1);

@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "core/files/file.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/text/strbuf.h"
 #include "model/graph/loaded.h"
 
@@ -93,8 +93,7 @@ enum nd_status nd_layers_assign(const struct nd_graph *graph, size_t **out, stru
     return ND_OK;
 }
 
-/* The nodes of each layer in graph order, as lists: first[q] of the layer that node q ends, next[n] after node
- * n. */
+/* Each layer's nodes in graph order, as lists: first[q] of the layer that node q ends, next[n] after node n. */
 struct members {
     size_t *first;
     size_t *next;
@@ -279,8 +278,7 @@ static enum nd_status nd_model_find_io(struct nd_model *model, struct nd_error *
     return ND_OK;
 }
 
-/* An axis counted from the end is counted from the front once the rank is known, and has as many scales as
- * elements. */
+/* An axis from the end is counted from the front once the rank is known, and has as many scales as elements. */
 static enum nd_status check_axis(struct nd_tensor *tensor, const struct nd_shape *shape, struct nd_error *err)
 {
     if (tensor->quant.n <= 1 || shape->rank < 0)
@@ -590,10 +588,9 @@ void nd_model_destroy(struct nd_model **handle)
         return;
     for (size_t i = 0; i < model->n_layers; i++)
         free((void *)(uintptr_t)model->layers[i].inputs);
-    for (size_t i = 0; i < model->n_tensors; i++)
-        nd_tensor_deinit(&model->tensors[i]);
-    ND_FREE_ALL(model->layers, model->layer_of_tensor, model->tensors, model->tensor_types,
-                model->tensor_of_value, model->inputs, model->outputs, model->nodes);
+    ND_DEINIT_EACH(nd_tensor_deinit, model->tensors, model->n_tensors);
+    ND_FREE_ALL(model->layers, model->layer_of_tensor, model->tensor_types, model->tensor_of_value,
+                model->inputs, model->outputs, model->nodes);
     nd_external_deinit(&model->external);
     struct nd_graph *graph = &model->graph;
     nd_names_deinit(&graph->names);

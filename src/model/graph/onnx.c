@@ -33,23 +33,12 @@ static bool read_varint(struct reader *in, uint64_t *out)
 /* Steps over one field's value; *body is its content when it is a block of bytes. */
 static bool skip_value(struct reader *in, unsigned int wire_type, struct reader *body)
 {
-    uint64_t n = 0;
-    switch (wire_type) {
-    case WIRE_VARINT:
+    uint64_t n = wire_type == WIRE_64_BIT ? 8 : wire_type == WIRE_32_BIT ? 4 : 0;
+    if (wire_type == WIRE_VARINT)
         return read_varint(in, &n);
-    case WIRE_64_BIT:
-        n = 8;
-        break;
-    case WIRE_32_BIT:
-        n = 4;
-        break;
-    case WIRE_BYTES:
-        if (!read_varint(in, &n))
-            return false;
-        break;
-    default: /* groups have been obsolete since before ONNX */
+    /* Groups have been obsolete since before ONNX. */
+    if (n == 0 && (wire_type != WIRE_BYTES || !read_varint(in, &n)))
         return false;
-    }
     if (n > (uint64_t)(in->end - in->at))
         return false;
     *body = (struct reader){in->at, in->at + n};
@@ -245,18 +234,17 @@ static enum nd_status check_texts(const ProtobufCMessage *message, const Protobu
 
 enum nd_status nd_onnx_check_names(const ProtobufCMessage *message, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (unsigned int f = 0; f < message->descriptor->n_fields && status == ND_OK; f++) {
+    for (unsigned int f = 0; f < message->descriptor->n_fields; f++) {
         const ProtobufCFieldDescriptor *field = &message->descriptor->fields[f];
         ProtobufCMessage *const *items = NULL;
         size_t n;
         if (is_name(field))
-            status = check_texts(message, field, err);
+            ND_TRY(check_texts(message, field, err));
         field_messages(message, field, &items, &n);
-        for (size_t i = 0; i < n && status == ND_OK; i++)
-            status = nd_onnx_check_names(items[i], err);
+        for (size_t i = 0; i < n; i++)
+            ND_TRY(nd_onnx_check_names(items[i], err));
     }
-    return status;
+    return ND_OK;
 }
 
 const char *nd_onnx_text(const char *text)

@@ -42,24 +42,22 @@ static enum nd_status read_binary(const char *path, struct nd_prepared *out, str
 {
     ND_FREED char *block = nd_calloc(OVERLAP_BYTES + BLOCK_BYTES, 1);
     int fd = -1;
-    enum nd_status status = block != NULL ? nd_file_open(path, &fd, NULL, err) : nd_fail_memory(err);
-    FILE *file = fd >= 0 ? fdopen(fd, "rb") : NULL;
-    size_t n = 1;
-    if (status == ND_OK && file == NULL) {
-        status = nd_fail_memory(err);
+    ND_TRY_MEMORY(block != NULL, err);
+    ND_TRY(nd_file_open(path, &fd, NULL, err));
+    ND_CLEANUP(nd_stdio_close) FILE *file = fdopen(fd, "rb");
+    if (file == NULL) {
         close(fd);
+        return nd_fail_memory(err);
     }
-    while (status == ND_OK && n > 0) {
+    for (size_t n = 1; n > 0;) {
         n = fread(block + OVERLAP_BYTES, 1, BLOCK_BYTES, file);
         if (ferror(file))
-            status = nd_fail(err, ND_E_FILE_READ, path, "cannot read '%s': %s", path, strerror(errno));
+            return nd_fail(err, ND_E_FILE_READ, path, "cannot read '%s': %s", path, strerror(errno));
         if (find_chipset(block, OVERLAP_BYTES + n, n < BLOCK_BYTES, out))
             break;
         memmove(block, block + n, OVERLAP_BYTES);
     }
-    if (file != NULL)
-        fclose(file);
-    return status;
+    return ND_OK;
 }
 
 /* "v2:6:2.51.0:5.51.0:0:57:0:0": the sixth is the chipset. */

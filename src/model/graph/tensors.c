@@ -138,8 +138,7 @@ static enum nd_status add_quantize(struct finder *finder, size_t node, bool is_i
     return status;
 }
 
-/* The graph inputs that are quantised, or are quantised values themselves. Floats as they are fed are no
- * tensors. */
+/* The graph inputs that are quantised, or are quantised values. Floats as they are fed are no tensors. */
 static enum nd_status add_input_tensors(struct finder *finder, struct nd_error *err)
 {
     struct nd_graph *graph = &finder->model->graph;
@@ -191,14 +190,11 @@ static enum nd_status add_node_tensors(struct finder *finder, size_t index, stru
     if (!node->is_alive || node->is_constant)
         return ND_OK;
     size_t made = node->n_made > 0 ? model->graph.made[node->first_made] : ND_NO_INDEX;
-    switch (node->kind) {
-    case ND_NODE_QUANTIZE:
+    if (node->kind == ND_NODE_QUANTIZE)
         return model->tensor_of_value[made] == ND_NO_INDEX ? add_quantize(finder, index, false, err) : ND_OK;
-    case ND_NODE_DEQUANTIZE:
+    if (node->kind == ND_NODE_DEQUANTIZE) {
         model->tensor_of_value[made] = model->tensor_of_value[first_input(&model->graph, index)];
         return ND_OK;
-    case ND_NODE_OTHER:
-        break;
     }
     return finder->layer_of_node[index] == ND_NO_INDEX ? add_plain(finder, index, err) : ND_OK;
 }
@@ -229,8 +225,7 @@ static bool name_tensor(struct finder *finder, struct nd_names *taken, size_t in
     const struct nd_graph *graph = &finder->model->graph;
     struct nd_tensor *tensor = &finder->model->tensors[index];
     const struct nd_graph_tensor *natural = &graph->tensors[finder->natural[index]];
-    /* Quantised values made of a dequantised tensor: what they stand for is named by that tensor's own codes.
-     */
+    /* Quantised values made of a dequantised tensor: what they stand for is named by that tensor's codes. */
     bool is_requantised =
         natural->producer != ND_NO_INDEX && graph->nodes[natural->producer].kind == ND_NODE_DEQUANTIZE;
     if (tensor->name != NULL)
@@ -240,11 +235,8 @@ static bool name_tensor(struct finder *finder, struct nd_names *taken, size_t in
     has_memory = has_memory &&
                  try_name(tensor, taken, without_suffix(tensor->onnx_name, quantize_output), index) &&
                  try_name(tensor, taken, nd_strdup(tensor->onnx_name), index);
-    for (size_t i = 2; has_memory && tensor->name == NULL; i++) {
-        struct nd_strbuf numbered = {0};
-        nd_strbuf_printf(&numbered, "%s#%zu", tensor->onnx_name, i);
-        has_memory = try_name(tensor, taken, nd_strbuf_take(&numbered), index);
-    }
+    for (size_t i = 2; has_memory && tensor->name == NULL; i++)
+        has_memory = try_name(tensor, taken, nd_text("%s#%zu", tensor->onnx_name, i), index);
     return has_memory;
 }
 
@@ -356,25 +348,20 @@ enum nd_status nd_model_select_tensors(const struct nd_model *model, const char 
 {
     bool all = strcmp(spec, "all") == 0;
     bool outputs = strcmp(spec, "outputs") == 0 || strcmp(spec, "none") == 0;
-    bool *chosen = nd_calloc(model->n_tensors, sizeof *chosen);
-    size_t *indices = nd_calloc(model->n_tensors, sizeof *indices), n = 0;
-    enum nd_status status = chosen != NULL && indices != NULL ? ND_OK : nd_fail_memory(err);
-    if (status == ND_OK && !all && !outputs)
-        status = mark_patterns(model, spec, chosen, err);
-    for (size_t e = 0; status == ND_OK && e < model->n_tensors; e++)
+    ND_FREED bool *chosen = nd_calloc(model->n_tensors, sizeof *chosen);
+    ND_FREED size_t *indices = nd_calloc(model->n_tensors, sizeof *indices);
+    size_t n = 0;
+    ND_TRY_MEMORY(chosen != NULL && indices != NULL, err);
+    if (!all && !outputs)
+        ND_TRY(mark_patterns(model, spec, chosen, err));
+    for (size_t e = 0; e < model->n_tensors; e++)
         if (chosen[e] || ((all || (outputs && model->tensors[e].is_model_output)) && is_exposable(model, e)))
             indices[n++] = e;
-    if (status == ND_OK && n == 0)
-        status = nd_fail(err, ND_E_MODEL_NO_TENSOR, model->path, "'%s' has no tensor that can be made visible",
-                         model->path);
-    free(chosen);
-    if (status != ND_OK) {
-        free(indices);
-        return status;
-    }
-    *selected = indices;
+    if (n == 0)
+        return nd_fail(err, ND_E_MODEL_NO_TENSOR, model->path, "'%s' has no tensor that can be made visible",
+                       model->path);
     *n_selected = n;
-    return ND_OK;
+    return ND_GIVE(selected, indices);
 }
 
 /* ---- shapes that are not declared ---- */

@@ -4,11 +4,10 @@
 #include <stdio.h>
 
 #include "core/files/file.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "onnx.pb-c.h"
 
-/* Protobuf messages point at one another, so every piece is an allocation of its own; all are freed together.
- */
+/* Protobuf messages point at one another, so each piece is an allocation of its own; all are freed together. */
 struct nd_compose {
     Onnx__ModelProto model;
     Onnx__GraphProto graph;
@@ -73,9 +72,8 @@ void nd_compose_destroy(struct nd_compose **compose)
     struct nd_compose *c = *compose;
     if (c == NULL)
         return;
-    for (size_t i = 0; i < c->n_kept; i++)
-        free(c->kept[i]);
-    ND_FREE_ALL(c->kept, c->graph.input, c->graph.output, c->graph.node, c->graph.initializer, c);
+    ND_FREE_ITEMS(c->kept, c->n_kept);
+    ND_FREE_ALL(c->graph.input, c->graph.output, c->graph.node, c->graph.initializer, c);
     *compose = NULL;
 }
 

@@ -45,6 +45,5 @@ void nd_compose_dequantize(struct nd_compose *compose, const char *input, const 
 void nd_compose_quantize(struct nd_compose *compose, const char *input, const char *output,
                          const struct nd_quant *quant, enum nd_dtype dtype);
 
-/* Writes the model as it is now; may be called again. The same calls write the same bytes. ND_ERR_MEMORY,
- * ND_ERR_IO. */
+/* Writes the model as it is now; may be called again. Equal calls, equal bytes. ND_ERR_MEMORY, ND_ERR_IO. */
 enum nd_status nd_compose_write(const struct nd_compose *compose, const char *path, struct nd_error *err);

@@ -203,8 +203,7 @@ static enum nd_status read_constant(const struct nd_model *model, size_t tensor,
     return status;
 }
 
-/* values[n_channels] of a constant with one number, or one for each channel, before n_spatial dimensions of 1.
- */
+/* values[n_channels] of a constant with one number, or one a channel, before n_spatial dimensions of 1. */
 static bool spread(const struct nd_fold_constant *constant, size_t n_channels, size_t n_spatial, double *values)
 {
     bool fits = constant->n == 1 || (constant->n == n_channels && constant->rank > n_spatial &&

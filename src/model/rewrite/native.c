@@ -2,7 +2,7 @@
 #include "model/rewrite/native.h"
 
 #include "core/files/file.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/text/strbuf.h"
 #include "model/graph/loaded.h"
 #include "model/rewrite/put.h"
@@ -238,9 +238,7 @@ char *nd_native_name(const char *name)
 
 static void free_ends(struct nd_native_end *ends, size_t n)
 {
-    for (size_t i = 0; ends != NULL && i < n; i++)
-        ND_FREE_ALL(ends[i].tensor, ends[i].name);
-    free(ends);
+    ND_FREE_BOTH(ends, n, .tensor, .name);
 }
 
 void nd_native_deinit(struct nd_native *native)

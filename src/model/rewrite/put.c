@@ -28,17 +28,14 @@ struct nd_external_placed {
 
 static enum nd_status copy_file(const char *source, const char *target, struct nd_error *err)
 {
-    int from;
+    ND_CLEANUP(nd_fd_close) int from = -1;
     ND_TRY(nd_file_open(source, &from, NULL, err));
     int to = open(target, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (to < 0) {
-        close(from);
+    if (to < 0)
         return nd_fail(err, ND_E_FILE_WRITE, target, "cannot create '%s': %s", target, strerror(errno));
-    }
     enum nd_status status = nd_file_copy(from, source, to, target, err);
     if (close(to) != 0 && status == ND_OK)
         status = nd_fail(err, ND_E_FILE_WRITE, target, "cannot write '%s': %s", target, strerror(errno));
-    close(from);
     if (status != ND_OK)
         unlink(target);
     return status;

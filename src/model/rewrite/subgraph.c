@@ -88,8 +88,7 @@ static void find_inputs(struct nd_subgraph *part)
 
 static bool is_read_outside(const struct nd_subgraph *part, size_t tensor);
 
-/* A DequantizeLinear that only came along hands nothing out: where its values go outside, its quantised values
- * do. */
+/* A DequantizeLinear that only came along hands nothing out: its quantised values go outside. */
 static bool is_outside_reader(const struct nd_subgraph *part, size_t reader)
 {
     const struct nd_graph *graph = &part->source->graph;
@@ -112,8 +111,7 @@ static bool is_read_outside(const struct nd_subgraph *part, size_t tensor)
     return false;
 }
 
-/* Quantised values and the real values of the same quantised values together are more than some providers can
- * return. */
+/* Quantised values and their real values together are more than some providers can return. */
 static bool is_handed_out_as_floats(const struct nd_subgraph *part, size_t tensor)
 {
     const struct nd_graph *graph = &part->source->graph;

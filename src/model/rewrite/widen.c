@@ -1,6 +1,5 @@
-/* Copies of a quantised model in which some tensors have 16 bits: which operators compute at 16 bits,
- * conversions at their borders, and biases in steps of the new scales.
- * docs/reference/commands.md#npudiff-promote. */
+/* Copies of a quantised model in which some tensors have 16 bits: which operators compute so, conversions at
+ * their borders, and biases in steps of the new scales. docs/reference/commands.md#npudiff-promote. */
 #include "model/rewrite/widen.h"
 
 #include <math.h>
@@ -486,45 +485,39 @@ static enum nd_status recode_bias(struct nd_widener *w, size_t node, const struc
     const char *node_name = nd_graph_node_name(graph->nodes[node].proto), *name;
     const char *after = graph->tensors[bias].name; /* the new one has it where nobody else reads the old one */
     struct nd_node_quant old = {0};
-    double *qvalues = NULL;
-    enum nd_status status = nd_node_quant_read(graph, dequantise, w->r.model->path, &old, err);
-    if (status == ND_OK)
-        status = nd_constant_numbers(graph, nd_graph_used(graph, dequantise, 0), w->r.model->path, &qvalues, &n,
-                                     err);
+    ND_FREED double *qvalues = NULL;
+    ND_TRY(nd_node_quant_read(graph, dequantise, w->r.model->path, &old, err));
+    ND_CLEANUP(nd_quant_deinit) struct nd_quant steps = old.quant;
+    ND_TRY(
+        nd_constant_numbers(graph, nd_graph_used(graph, dequantise, 0), w->r.model->path, &qvalues, &n, err));
     struct nd_quant *quant = nd_widener_quant(w, weights->n, 0);
     int32_t *bytes = nd_requantiser_keep(&w->r, n * sizeof *bytes + 1);
     int64_t *dims = nd_requantiser_keep(&w->r, sizeof *dims);
-    if (status == ND_OK && (quant == NULL || bytes == NULL || dims == NULL))
-        status = nd_fail_memory(err);
-    bool fits = status == ND_OK && n > 0 && old.quant.n > 0 && (weights->n == 1 || weights->n == n);
-    for (size_t i = 0; status == ND_OK && fits && i < n; i++) {
-        size_t c = i % weights->n, o = i % old.quant.n;
+    ND_TRY_MEMORY(quant != NULL && bytes != NULL && dims != NULL, err);
+    bool fits = n > 0 && steps.n > 0 && (weights->n == 1 || weights->n == n);
+    for (size_t i = 0; fits && i < n; i++) {
+        size_t c = i % weights->n, o = i % steps.n;
         quant->scale[c] = x->scale[0] * weights->scale[c];
-        double real = (qvalues[i] - (double)old.quant.zero_point[o]) * (double)old.quant.scale[o];
+        double real = (qvalues[i] - (double)steps.zero_point[o]) * (double)steps.scale[o];
         double qvalue = rint(real / (double)quant->scale[c]);
         fits = qvalue >= int32_low && qvalue <= int32_high;
         bytes[i] = fits ? (int32_t)qvalue : 0;
     }
-    free(qvalues);
-    nd_quant_deinit(&old.quant);
-    if (status == ND_OK && !fits)
+    if (!fits)
         return nd_fail(err, ND_E_MODEL_UNSUPPORTED, node_name,
                        "the bias of '%s' does not fit 32 bits in its new steps", node_name);
     bool is_alone = graph->tensors[bias].n_readers == 1;
-    if (status == ND_OK)
-        status = nd_widener_name(w, node_name, "_bias_codes", &name, err);
-    if (status == ND_OK && !is_alone)
-        status = nd_widener_name(w, node_name, "_bias", &after, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_widener_name(w, node_name, "_bias_codes", &name, err));
+    if (!is_alone)
+        ND_TRY(nd_widener_name(w, node_name, "_bias", &after, err));
     dims[0] = (int64_t)n;
     const struct nd_new_initializer initializer = {name,  (int32_t)ND_DTYPE_I32, dims, 1,
                                                    bytes, n * sizeof *bytes};
     const struct nd_widener_part part = {"DequantizeLinear", name, after, ND_DTYPE_I32, quant, dequantise};
     w->r.use_as[graph->nodes[node].first_use + BIAS] = after;
     w->r.is_dropped[dequantise] = is_alone;
-    status = nd_requantiser_add_initializer(&w->r, &initializer, err);
-    return status == ND_OK ? nd_widener_add(w, &part, err) : status;
+    ND_TRY(nd_requantiser_add_initializer(&w->r, &initializer, err));
+    return nd_widener_add(w, &part, err);
 }
 
 /* An int32 bias that is added to the products of the node. */

@@ -29,8 +29,7 @@ struct nd_widening {
 };
 
 /* Why the tensor cannot get other quantised values (static); NULL: it can. Such a tensor is made by a
- * QuantizeLinear from outside, has one scale and 8 bits, and only DequantizeLinear nodes read its quantised
- * values. */
+ * QuantizeLinear from outside, has one scale and 8 bits, and only DequantizeLinear nodes read it. */
 const char *nd_widening_obstacle(const struct nd_model *model, size_t tensor);
 
 /* What computes at 16 bits in the copy, and where it is converted. */

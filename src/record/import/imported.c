@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/tensors/scales.h"
 #include "core/text/strbuf.h"
 #include "model/graph/loaded.h"
@@ -152,9 +152,7 @@ static void fact_deinit(struct nd_imported_fact *fact)
 void nd_imported_deinit(struct nd_imported *imported)
 {
     for (size_t s = 0; s < 2; s++) {
-        for (size_t i = 0; i < imported->sides[s].n; i++)
-            tensor_deinit(&imported->sides[s].items[i]);
-        free(imported->sides[s].items);
+        ND_DEINIT_EACH(tensor_deinit, imported->sides[s].items, imported->sides[s].n);
         nd_names_deinit(&imported->sides[s].names);
     }
     for (size_t i = 0; i < imported->n_facts; i++)

@@ -272,8 +272,7 @@ enum nd_value_role nd_value_role_of(const struct nd_model *model, const char *na
 enum nd_status nd_name_find_input(const struct nd_model *model, const char *name, bool is_sanitised,
                                   size_t *input, enum nd_name_method *method, struct nd_error *err);
 
-/* Repeats: several runs of the same samples, from files of their own or one behind the other in the same files.
- */
+/* Repeats: several runs of the same samples, from files of their own or one behind the other in one file. */
 
 /* All after nd_match_samples. */
 
@@ -301,8 +300,7 @@ const struct nd_import_reader *nd_import_reader_find(const char *name);
 /* ---- the values of an ONNX TensorProto ---- */
 
 /* Type and shape. ND_E_IMPORT_FORMAT: negative or too many dimensions, data in another file or in segments;
- * ND_E_IMPORT_TYPE: a type that captures lack (strings, complex numbers, other small floats). path is for
- * messages. */
+ * ND_E_IMPORT_TYPE: a type that captures lack (strings, complex numbers, other small floats). */
 enum nd_status nd_tensorproto_describe(const Onnx__TensorProto *proto, const char *path, enum nd_dtype *dtype,
                                        struct nd_shape *shape, struct nd_error *err);
 

@@ -5,7 +5,7 @@
 
 #include "core/documents/yaml_map.h"
 #include "core/files/file.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/tensors/scales.h"
 #include "core/tensors/sha256.h"
 #include "core/text/strbuf.h"
@@ -164,8 +164,7 @@ enum nd_status nd_statements_add(struct nd_statements *statements, const char *k
 
 /* ---- files ---- */
 
-/* Rows of nd_yaml_map for all keys, at offsets of struct nd_texts[ND_N_STATED]. keys has room for ND_N_STATED.
- */
+/* Rows of nd_yaml_map for all keys, at offsets of struct nd_texts[ND_N_STATED]; keys has for ND_N_STATED. */
 static void statements_keys(struct nd_yaml_key *keys, size_t offset)
 {
     for (size_t k = 0; k < ND_N_STATED; k++)
@@ -380,8 +379,7 @@ static enum nd_status put_time(const struct nd_import_writing *w, struct nd_erro
     return nd_utc_now(ND_UTC_TIME, text, sizeof text) ? put_text(w, "", "created", text, err) : ND_OK;
 }
 
-/* Where nothing states a label: the first file's name without its extension; without a file that of the
- * capture. */
+/* Where nothing states a label: the first file's name without extension; without a file that of the capture. */
 static enum nd_status put_label(const struct nd_import_writing *w, struct nd_error *err)
 {
     if (nd_stated(&w->imported->stated, ND_STATED_LABEL) != NULL)
@@ -540,19 +538,15 @@ static void item_deinit(struct nd_map_item *item)
 void nd_map_deinit(struct nd_map *map)
 {
     for (size_t s = 0; s < 2; s++) {
-        for (size_t i = 0; i < map->sides[s].n; i++)
-            item_deinit(&map->sides[s].items[i]);
-        free(map->sides[s].items);
+        ND_DEINIT_EACH(item_deinit, map->sides[s].items, map->sides[s].n);
     }
     *map = (struct nd_map){0};
 }
 
 struct nd_map_item *nd_map_find(const struct nd_map *map, enum nd_imported_side side, const char *name)
 {
-    for (size_t i = 0; i < map->sides[side].n; i++)
-        if (strcmp(map->sides[side].items[i].name, name) == 0)
-            return &map->sides[side].items[i];
-    return NULL;
+    const struct nd_map_list *list = &map->sides[side];
+    return nd_find_text(list->items, list->n, sizeof *list->items, name);
 }
 
 /* ---- one item ---- */
@@ -586,8 +580,7 @@ static enum nd_status read_scale(struct nd_yaml *yaml, const yaml_node_t *node, 
     return ND_OK;
 }
 
-/* Which key holds the zero points, and whether its sign is that of QNN: real = scale (quantised value +
- * offset). */
+/* Which key holds the zero points, and whether their sign is QNN's: real = scale (quantised value + offset). */
 static enum nd_status choose_convention(struct nd_yaml *yaml, const yaml_node_t *node,
                                         const struct raw_item *raw, bool *is_qnn, struct nd_error *err)
 {
@@ -612,11 +605,11 @@ static enum nd_status read_quant(struct nd_yaml *yaml, const yaml_node_t *node, 
                                  struct nd_map_item *item, struct nd_error *err)
 {
     bool is_qnn = false;
-    enum nd_status status = choose_convention(yaml, node, raw, &is_qnn, err);
+    ND_TRY(choose_convention(yaml, node, raw, &is_qnn, err));
     const struct nd_texts *zeros = is_qnn ? &raw->offset : &raw->zero_point;
     size_t n = raw->scale.n;
-    if (status != ND_OK || n == 0)
-        return status;
+    if (n == 0)
+        return ND_OK;
     if (zeros->n != 1 && zeros->n != n)
         return nd_yaml_fail(yaml, &node->start_mark, err,
                             "tensor '%s' has %zu scales, but %zu of '%s'; one each or one for all", raw->name,
@@ -629,17 +622,16 @@ static enum nd_status read_quant(struct nd_yaml *yaml, const yaml_node_t *node, 
     ND_TRY_MEMORY(item->quant.scale != NULL && item->quant.zero_point != NULL, err);
     item->quant.n = n;
     item->quant.axis = n > 1 ? (int)raw->axis : -1;
-    for (size_t i = 0; status == ND_OK && i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         const char *text = zeros->items[zeros->n == 1 ? 0 : i];
         int64_t zero = 0;
-        status = read_scale(yaml, node, raw->scale.items[i], &item->quant.scale[i], err);
-        if (status == ND_OK &&
-            (!nd_parse_i64(text, &zero) || zero < -INT64_C(4294967296) || zero > INT64_C(4294967296)))
-            status =
-                nd_yaml_fail(yaml, &node->start_mark, err, "'%s' is no whole number of at most 33 bits", text);
+        ND_TRY(read_scale(yaml, node, raw->scale.items[i], &item->quant.scale[i], err));
+        if (!nd_parse_i64(text, &zero) || zero < -INT64_C(4294967296) || zero > INT64_C(4294967296))
+            return nd_yaml_fail(yaml, &node->start_mark, err, "'%s' is no whole number of at most 33 bits",
+                                text);
         item->quant.zero_point[i] = is_qnn ? -zero : zero;
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status read_type(struct nd_yaml *yaml, const yaml_node_t *node, const char *name,
@@ -675,7 +667,6 @@ static enum nd_status read_values(struct nd_yaml *yaml, const yaml_node_t *node,
 static enum nd_status take_raw(struct nd_yaml *yaml, const yaml_node_t *node, struct raw_item *raw,
                                struct nd_map_item *item, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     item->name = raw->name;
     item->tensor = raw->tensor;
     item->op_types = raw->op_types;
@@ -684,18 +675,15 @@ static enum nd_status take_raw(struct nd_yaml *yaml, const yaml_node_t *node, st
     raw->name = raw->tensor = raw->op_types = raw->node = raw->provider = NULL;
     item->is_skipped = raw->is_skipped;
     if (raw->layout != NULL)
-        status = read_layout(yaml, node, raw->layout, item, err);
-    if (status == ND_OK)
-        status = read_type(yaml, node, raw->dtype, &item->dtype, err);
-    if (status == ND_OK)
-        status = read_type(yaml, node, raw->qvalues, &item->qvalues, err);
-    if (status == ND_OK)
-        status = read_values(yaml, node, raw, item, err);
+        ND_TRY(read_layout(yaml, node, raw->layout, item, err));
+    ND_TRY(read_type(yaml, node, raw->dtype, &item->dtype, err));
+    ND_TRY(read_type(yaml, node, raw->qvalues, &item->qvalues, err));
+    ND_TRY(read_values(yaml, node, raw, item, err));
     struct nd_strbuf where = {0};
     nd_strbuf_printf(&where, "%s:%zu:%zu", yaml->file.path, node->start_mark.line + 1,
                      node->start_mark.column + 1);
     item->where = nd_strbuf_take(&where);
-    return status == ND_OK && item->where == NULL ? nd_fail_memory(err) : status;
+    return item->where == NULL ? nd_fail_memory(err) : ND_OK;
 }
 
 static enum nd_status read_item(struct nd_yaml *yaml, const yaml_node_t *node, struct nd_map_item *item,

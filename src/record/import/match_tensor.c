@@ -43,16 +43,12 @@ static bool range_of(enum nd_dtype dtype, double *low, double *high)
 
 static void put_qvalue(enum nd_dtype dtype, void *qvalues, size_t i, int qvalue)
 {
-    switch (dtype) {
-    case ND_DTYPE_U16:
+    if (dtype == ND_DTYPE_U16)
         ((uint16_t *)qvalues)[i] = (uint16_t)qvalue;
-        return;
-    case ND_DTYPE_I16:
+    else if (dtype == ND_DTYPE_I16)
         ((int16_t *)qvalues)[i] = (int16_t)qvalue;
-        return;
-    default:
+    else
         ((uint8_t *)qvalues)[i] = (uint8_t)qvalue;
-    }
 }
 
 static void note_miss(struct nd_grid_miss *miss, size_t i, double value, double nearest)
@@ -284,8 +280,7 @@ static enum nd_status check_quant(const struct nd_imported_tensor *t, const stru
     return ND_OK;
 }
 
-/* A zero point is a quantised value. One that is none is QNN's offset, whose sign is the other, taken for it.
- */
+/* A zero point is a quantised value. One that is none is QNN's offset, of the other sign, taken for it. */
 static enum nd_status check_zero_points(const struct nd_imported_tensor *t, const struct nd_map_item *item,
                                         struct nd_error *err)
 {
@@ -503,8 +498,7 @@ static enum nd_status move_to_front(struct nd_imported_tensor *tensor, int axis,
 }
 
 /* Makes an array to samples that lie along dimension `axis`. A sample keeps a 1 there, unless `expected`
- * (nullable, as above) lacks the dimension. ND_E_IMPORT_MISMATCH: there is no such dimension, or it does not
- * fit. */
+ * (nullable, as above) lacks the dimension. ND_E_IMPORT_MISMATCH: no such dimension, or it does not fit. */
 static enum nd_status nd_layout_batch_axis(struct nd_imported_tensor *tensor, int axis,
                                            const struct nd_shape *expected, const char *where,
                                            struct nd_error *err)
@@ -585,9 +579,7 @@ static enum nd_status find_in_model(struct nd_import_matching *m, const char *na
         *order = nd_model_n_tensors(model) + (size_t)(m->tensor - m->imported->sides[m->side].items);
         return fact(m, "names", err, "not a tensor of the model: kept as it is");
     }
-    status = nd_name_find_input(model, name, is_sanitised, order, method, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_name_find_input(model, name, is_sanitised, order, method, err));
     const struct nd_model_io *io = nd_model_input(model, *order);
     *input = (struct nd_tensor){.name = (char *)io->name, .dtype = io->dtype, .shape = io->shape};
     for (int d = 0; d < input->shape.rank; d++)
@@ -757,17 +749,15 @@ static enum nd_status apply_type(const struct nd_import_matching *m, struct nd_e
 static enum nd_status match_type(const struct nd_import_matching *m, struct nd_error *err)
 {
     struct nd_imported_tensor *t = m->tensor;
-    char *qvalues = NULL;
-    enum nd_status status = apply_type(m, err);
-    if (status == ND_OK && m->side == ND_IMPORTED_OUTPUT)
-        status = nd_match_qvalues(m->imported, t, m->item, m->model, &qvalues, err);
-    if (status == ND_OK && qvalues != NULL)
-        status = fact(m, "types", err, "%s", qvalues);
-    free(qvalues);
-    if (status == ND_OK)
-        status = check_values(t, err);
-    if (status != ND_OK || m->model == NULL || m->model->dtype == ND_DTYPE_NONE || m->model->dtype == t->dtype)
-        return status;
+    ND_FREED char *qvalues = NULL;
+    ND_TRY(apply_type(m, err));
+    if (m->side == ND_IMPORTED_OUTPUT)
+        ND_TRY(nd_match_qvalues(m->imported, t, m->item, m->model, &qvalues, err));
+    if (qvalues != NULL)
+        ND_TRY(fact(m, "types", err, "%s", qvalues));
+    ND_TRY(check_values(t, err));
+    if (m->model == NULL || m->model->dtype == ND_DTYPE_NONE || m->model->dtype == t->dtype)
+        return ND_OK;
     bool is_float = nd_dtype_is_float(t->dtype);
     if (is_other_sign(t->dtype, m->model->dtype) && m->side == ND_IMPORTED_OUTPUT)
         return fact(m, "types", err, "the file: %s, where the model has %s: explain says which label is wrong",

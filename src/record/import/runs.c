@@ -57,28 +57,20 @@ static enum nd_status read_npy(const char *path, double **out, size_t *n, struct
 static enum nd_status read_text(const char *path, double **out, size_t *n_out, struct nd_error *err)
 {
     static const char blanks[] = " \t\r\n,;";
-    void *text = NULL;
-    double *numbers = NULL;
+    ND_FREED void *text = NULL;
+    ND_FREED double *numbers = NULL;
     size_t n_bytes = 0, n = 0, capacity = 0;
     char *rest = NULL;
-    enum nd_status status = nd_file_read(path, MAX_TEXT_BYTES, &text, &n_bytes, err);
-    if (status == ND_OK && strlen(text) != n_bytes)
-        status = nd_fail(err, ND_E_IMPORT_FORMAT, path, "'%s' is no text: it has a zero byte", path);
-    for (char *word = status == ND_OK ? strtok_r(text, blanks, &rest) : NULL; status == ND_OK && word != NULL;
-         word = strtok_r(NULL, blanks, &rest)) {
-        if (!nd_grow((void **)&numbers, &capacity, n + 1, sizeof *numbers))
-            status = nd_fail_memory(err);
-        else if (!read_number(word, &numbers[n++]))
-            status = nd_fail(err, ND_E_IMPORT_FORMAT, path, "'%s': '%.40s' is no number", path, word);
+    ND_TRY(nd_file_read(path, MAX_TEXT_BYTES, &text, &n_bytes, err));
+    if (strlen(text) != n_bytes)
+        return nd_fail(err, ND_E_IMPORT_FORMAT, path, "'%s' is no text: it has a zero byte", path);
+    for (char *word = strtok_r(text, blanks, &rest); word != NULL; word = strtok_r(NULL, blanks, &rest)) {
+        ND_TRY_MEMORY(nd_grow((void **)&numbers, &capacity, n + 1, sizeof *numbers), err);
+        if (!read_number(word, &numbers[n++]))
+            return nd_fail(err, ND_E_IMPORT_FORMAT, path, "'%s': '%.40s' is no number", path, word);
     }
-    free(text);
-    if (status != ND_OK) {
-        free(numbers);
-        return status;
-    }
-    *out = numbers;
     *n_out = n;
-    return ND_OK;
+    return ND_GIVE(out, numbers);
 }
 
 /* Numbers that a fact states: a list of them, or the one file (.npy, or text) that holds them. null and nan are
@@ -201,7 +193,7 @@ static enum nd_status take_labels(struct nd_imported *imported, const double *nu
                                   struct nd_error *err)
 {
     const char *where = imported->stated.of[ND_STATED_LABELS].where;
-    int64_t *labels = nd_calloc(n, sizeof *labels);
+    ND_FREED int64_t *labels = nd_calloc(n, sizeof *labels);
     ND_TRY_MEMORY(labels != NULL, err);
     for (size_t i = 0; i < n; i++) {
         bool is_class = numbers[i] >= 0 && numbers[i] < 0x1p53 && numbers[i] == floor(numbers[i]);
@@ -209,17 +201,14 @@ static enum nd_status take_labels(struct nd_imported *imported, const double *nu
         bool is_other = imported->labels != NULL && i < imported->n_labels && imported->labels[i] != labels[i];
         if (is_class && !is_other)
             continue;
-        enum nd_status status =
-            is_class ? nd_fail(err, ND_E_IMPORT_FACT, "labels",
-                               "label %zu is %lld by %s, but %lld by what was fed (--inputs)", i,
-                               (long long)labels[i], where, (long long)imported->labels[i])
-                     : nd_fail(err, ND_E_IMPORT_FACT, "labels",
-                               "%s: label %zu is %g, which is no class from 0 on", where, i, numbers[i]);
-        free(labels);
-        return status;
+        return is_class ? nd_fail(err, ND_E_IMPORT_FACT, "labels",
+                                  "label %zu is %lld by %s, but %lld by what was fed (--inputs)", i,
+                                  (long long)labels[i], where, (long long)imported->labels[i])
+                        : nd_fail(err, ND_E_IMPORT_FACT, "labels",
+                                  "%s: label %zu is %g, which is no class from 0 on", where, i, numbers[i]);
     }
     free(imported->labels);
-    imported->labels = labels;
+    (void)ND_GIVE(&imported->labels, labels);
     imported->n_labels = n;
     return nd_imported_fact(imported, "labels", NULL, where, err);
 }

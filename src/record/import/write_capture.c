@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "capture/write/write.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/text/strbuf.h"
 #include "npudiff/core/parse.h"
 #include "record/import/imported.h"
@@ -55,10 +55,7 @@ static char *list_sources(const struct nd_imported *imported, const char *kind)
 
 static bool has_kind(const struct nd_import_result *result, const char *kind)
 {
-    for (size_t i = 0; i < result->n_facts; i++)
-        if (strcmp(result->facts[i].kind, kind) == 0)
-            return true;
-    return false;
+    return nd_find_text(result->facts, result->n_facts, sizeof *result->facts, kind) != NULL;
 }
 
 enum nd_status nd_facts_sum_up(const struct nd_imported *imported, struct nd_import_result *out,
@@ -389,12 +386,11 @@ static enum nd_status tensor_from(const struct nd_matched_tensor *tensor, size_t
                                   struct nd_matched_tensor *out, struct nd_error *err)
 {
     size_t sample_bytes = 0;
-    enum nd_status status =
-        nd_shape_size_bytes(&tensor->tensor.shape, tensor->tensor.dtype, &sample_bytes, err);
+    ND_TRY(nd_shape_size_bytes(&tensor->tensor.shape, tensor->tensor.dtype, &sample_bytes, err));
     *out = *tensor;
     if (tensor->data != NULL)
         out->data = (const char *)tensor->data + first * sample_bytes; /* within what was imported */
-    return status;
+    return ND_OK;
 }
 
 /* The samples of one probe, from `first` on. */
@@ -463,10 +459,9 @@ static enum nd_status put_log(const struct nd_import_writing *w, const struct nd
     struct nd_log_summary summary;
     const struct nd_log_options options = {
         .struct_size = sizeof options, .name = log->name, .visit = nd_log_findings_add, .context = findings};
-    enum nd_status status = nd_capture_writer_log(w->writer, log->name, log->text, log->n_bytes, err);
-    if (status == ND_OK)
-        status = nd_log_read_bytes(log->text, log->n_bytes, &options, &summary, err);
-    return status == ND_OK && findings->failed ? nd_fail_memory(err) : status;
+    ND_TRY(nd_capture_writer_log(w->writer, log->name, log->text, log->n_bytes, err));
+    ND_TRY(nd_log_read_bytes(log->text, log->n_bytes, &options, &summary, err));
+    return findings->failed ? nd_fail_memory(err) : ND_OK;
 }
 
 static enum nd_status put_all(const struct nd_import_writing *w, struct nd_error *err)
@@ -576,10 +571,9 @@ static enum nd_status split_tensor(struct nd_imported *imported, enum nd_importe
                        "%s states %zu repeats of %zu samples: 'repeat_order' says whether the files have them "
                        "run-by-run or sample-by-sample",
                        where, n_repeats, t->n_samples / n_repeats);
-    enum nd_status status = ND_OK;
     if (order != NULL && strcmp(order, "sample-by-sample") == 0)
-        status = turn_order(t, n_repeats, err);
-    return status == ND_OK && side == ND_IMPORTED_INPUT ? fold_input(t, n_repeats, where, err) : status;
+        ND_TRY(turn_order(t, n_repeats, err));
+    return side == ND_IMPORTED_INPUT ? fold_input(t, n_repeats, where, err) : ND_OK;
 }
 
 /* Where the facts say that the files hold several runs: brings them into the order run by run, and sets
@@ -720,8 +714,7 @@ enum nd_status nd_imported_write(struct nd_imported *imported, struct nd_importe
 
 void nd_import_result_deinit(struct nd_import_result *result)
 {
-    for (size_t i = 0; i < result->n_facts; i++)
-        ND_FREE_ALL(result->facts[i].kind, result->facts[i].source);
-    ND_FREE_ALL(result->facts, result->cut_short);
+    ND_FREE_BOTH(result->facts, result->n_facts, .kind, .source);
+    free(result->cut_short);
     *result = (struct nd_import_result){0};
 }

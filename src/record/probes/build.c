@@ -1,7 +1,7 @@
 /* A probe under construction: an empty one for targets, its number of samples, the target tensors that say what
  * an output should be (docs/reference/probes.md), and which arrays of a user are what. */
 
-#include "core/memory.h"
+#include "core/items.h"
 #include "record/probes/loader.h"
 
 static const char prefix[] = "target:";
@@ -90,18 +90,13 @@ enum nd_status nd_loader_read_goal(struct nd_loader *loader, const char *name, s
 
 const struct nd_probe_goal *nd_probe_find_goal(const struct nd_probe *probe, const char *output)
 {
-    for (size_t i = 0; i < probe->n_goals; i++)
-        if (strcmp(probe->goals[i].output, output) == 0)
-            return &probe->goals[i];
-    return NULL;
+    return nd_find_text(probe->goals, probe->n_goals, sizeof *probe->goals, output);
 }
 
 /* Frees the target tensors. */
 static void nd_probe_goals_deinit(struct nd_probe *probe)
 {
-    for (size_t i = 0; i < probe->n_goals; i++)
-        ND_FREE_ALL(probe->goals[i].output, probe->goals[i].values);
-    free(probe->goals);
+    ND_FREE_BOTH(probe->goals, probe->n_goals, .output, .values);
 }
 
 enum nd_status nd_probe_set_samples(struct nd_probe *probe, size_t n_samples, struct nd_error *err)
@@ -130,9 +125,8 @@ void nd_probe_destroy(struct nd_probe **probe)
 {
     if (*probe == NULL)
         return;
-    for (size_t i = 0; i < (*probe)->n_inputs; i++)
-        ND_FREE_ALL((*probe)->inputs[i].name, (*probe)->inputs[i].data);
-    ND_FREE_ALL((*probe)->inputs, (*probe)->labels);
+    ND_FREE_BOTH((*probe)->inputs, (*probe)->n_inputs, .name, .data);
+    free((*probe)->labels);
     nd_probe_goals_deinit(*probe);
     ND_FREE_ALL((*probe)->name, (*probe)->source, *probe);
     *probe = NULL;

@@ -191,8 +191,7 @@ static enum nd_status nd_loader_read_raw(struct nd_loader *loader, size_t input,
 
 /* ---- At the end ---- */
 
-/* ND_ERR_NOT_FOUND (ND_E_PROBE_INPUT) when an input is not filled; `where` is the file or folder that lacks it.
- */
+/* ND_ERR_NOT_FOUND (ND_E_PROBE_INPUT) when an input is not filled; `where` is the file or folder without it. */
 static enum nd_status nd_loader_check_filled(const struct nd_loader *loader, const char *where,
                                              struct nd_error *err)
 {
@@ -318,8 +317,7 @@ static const char blanks[] = " \t\r";
 
 struct list {
     const char *path;
-    char *folder;
-    char *text;
+    char *folder, *text;
     size_t n;
 };
 
@@ -431,26 +429,17 @@ static enum nd_status load_lines(struct nd_loader *loader, const struct list *li
 /* A text list in the grammar of QNN's input lists. */
 static enum nd_status nd_list_load(struct nd_loader *loader, const char *path, struct nd_error *err)
 {
-    struct list list = {.path = path};
-    void *text = NULL;
+    ND_FREED void *text = NULL;
     size_t n = 0;
-    enum nd_status status = nd_file_read(path, max_list_bytes, &text, &n, err);
-    if (status != ND_OK)
-        return status;
-    list.text = text;
-    list.n = n;
-    if (memchr(text, '\0', n) != NULL) {
-        status =
-            nd_fail(err, ND_E_PROBE_FORMAT, path,
-                    "'%s' is neither a folder nor a .npy, a .npz or a text list: it holds a zero byte", path);
-        goto out;
-    }
-    list.folder = nd_path_dir(path);
-    status = list.folder != NULL ? load_lines(loader, &list, err) : nd_fail_memory(err);
-out:
-    free(list.folder);
-    free(list.text);
-    return status;
+    ND_TRY(nd_file_read(path, max_list_bytes, &text, &n, err));
+    if (memchr(text, '\0', n) != NULL)
+        return nd_fail(err, ND_E_PROBE_FORMAT, path,
+                       "'%s' is neither a folder nor a .npy, a .npz or a text list: it holds a zero byte",
+                       path);
+    ND_FREED char *folder = nd_path_dir(path);
+    ND_TRY_MEMORY(folder != NULL, err);
+    struct list list = {.path = path, .text = text, .n = n, .folder = folder};
+    return load_lines(loader, &list, err);
 }
 
 /* ---- .npy ---- */
@@ -575,35 +564,30 @@ static enum nd_status roles_assign(const struct nd_loader *loader, const char *c
 static enum nd_status nd_user_load_npz(struct nd_loader *loader, const char *path, size_t sample,
                                        struct nd_error *err)
 {
-    struct nd_npz *npz = NULL;
+    ND_CLEANUP(nd_npz_close) struct nd_npz *npz = NULL;
     ND_FREED const char **names = NULL;
-    size_t *roles = NULL, *members = NULL, n = 0;
-    enum nd_status status = nd_npz_open(path, &npz, err);
-    if (status != ND_OK)
-        return status;
+    ND_FREED size_t *roles = NULL, *members = NULL;
+    size_t n = 0;
+    ND_TRY(nd_npz_open(path, &npz, err));
     size_t n_arrays = nd_npz_n_arrays(npz);
     names = nd_calloc(n_arrays, sizeof *names);
     members = nd_calloc(n_arrays, sizeof *members);
-    if (names == NULL || members == NULL)
-        status = nd_fail_memory(err);
-    for (size_t i = 0; status == ND_OK && i < n_arrays; i++) {
+    ND_TRY_MEMORY(names != NULL && members != NULL, err);
+    for (size_t i = 0; i < n_arrays; i++) {
         if (sample == SIZE_MAX && nd_loader_is_goal_name(loader, nd_npz_name(npz, i)))
             continue;
         names[n] = nd_npz_name(npz, i);
         members[n++] = i;
     }
-    if (status == ND_OK)
-        status = roles_assign(loader, names, n, path, &roles, err);
+    ND_TRY(roles_assign(loader, names, n, path, &roles, err));
     for (int labels = 0; labels < 2; labels++)
-        for (size_t i = 0; i < n && status == ND_OK; i++)
+        for (size_t i = 0; i < n; i++)
             if ((roles[i] == ND_ROLE_LABELS) == labels)
-                status = load_member(loader, npz, members[i], roles[i], sample, err);
-    for (size_t i = 0; sample == SIZE_MAX && i < n_arrays && status == ND_OK; i++)
+                ND_TRY(load_member(loader, npz, members[i], roles[i], sample, err));
+    for (size_t i = 0; sample == SIZE_MAX && i < n_arrays; i++)
         if (nd_loader_is_goal_name(loader, nd_npz_name(npz, i)))
-            status = load_goal(loader, npz, i, err);
-    ND_FREE_ALL(roles, members);
-    nd_npz_close(&npz);
-    return status;
+            ND_TRY(load_goal(loader, npz, i, err));
+    return ND_OK;
 }
 
 /* ---- Labels from a file of their own ---- */
@@ -656,13 +640,11 @@ enum nd_status nd_user_load(struct nd_probe *probe, const char *path, const char
                             struct nd_error *err)
 {
     struct nd_loader loader;
-    enum nd_status status = nd_loader_init(&loader, probe, labels_path != NULL, err);
-    if (status != ND_OK)
-        return status;
-    status = is_folder(path)              ? nd_folder_load(&loader, path, err)
-             : nd_ends_with(path, ".npy") ? load_only_input(&loader, path, err)
-             : nd_ends_with(path, ".npz") ? nd_user_load_npz(&loader, path, SIZE_MAX, err)
-                                          : nd_list_load(&loader, path, err);
+    ND_TRY(nd_loader_init(&loader, probe, labels_path != NULL, err));
+    enum nd_status status = is_folder(path)              ? nd_folder_load(&loader, path, err)
+                            : nd_ends_with(path, ".npy") ? load_only_input(&loader, path, err)
+                            : nd_ends_with(path, ".npz") ? nd_user_load_npz(&loader, path, SIZE_MAX, err)
+                                                         : nd_list_load(&loader, path, err);
     if (status == ND_OK && labels_path != NULL)
         status = nd_user_load_labels(&loader, labels_path, err);
     if (status == ND_OK)
@@ -700,28 +682,23 @@ static enum nd_status listing_add(struct listing *listing, const char *path, con
 
 static enum nd_status listing_read(struct listing *listing, const char *path, struct nd_error *err)
 {
-    DIR *dir = opendir(path);
+    ND_CLEANUP(nd_dir_close) DIR *dir = opendir(path);
     if (dir == NULL)
         return nd_fail(err, ND_E_FILE_OPEN, path, "cannot open folder '%s': %s", path, strerror(errno));
-    enum nd_status status = ND_OK;
-    while (status == ND_OK) {
+    for (;;) {
         errno = 0;
         const struct dirent *entry = readdir(dir);
-        if (entry == NULL) {
-            if (errno != 0)
-                status =
-                    nd_fail(err, ND_E_FILE_READ, path, "cannot read folder '%s': %s", path, strerror(errno));
+        if (entry == NULL && errno != 0)
+            return nd_fail(err, ND_E_FILE_READ, path, "cannot read folder '%s': %s", path, strerror(errno));
+        if (entry == NULL)
             break;
-        }
         if (entry->d_name[0] != '.')
-            status = listing_add(listing, path, entry->d_name, err);
+            ND_TRY(listing_add(listing, path, entry->d_name, err));
     }
-    closedir(dir);
-    if (status == ND_OK && listing->n == 0)
-        status = nd_fail(err, ND_E_PROBE_INPUT, path, "folder '%s' holds no .npy or .npz file", path);
-    if (status == ND_OK)
-        qsort(listing->names, listing->n, sizeof *listing->names, nd_compare_texts);
-    return status;
+    if (listing->n == 0)
+        return nd_fail(err, ND_E_PROBE_INPUT, path, "folder '%s' holds no .npy or .npz file", path);
+    qsort(listing->names, listing->n, sizeof *listing->names, nd_compare_texts);
+    return ND_OK;
 }
 
 /* The array that a file name stands for: without ".npy", "%2F" back to '/' and "%25" to '%'. In new memory;
@@ -776,14 +753,13 @@ static enum nd_status load_inputs(struct nd_loader *loader, const char *path, co
                                   const struct listing *arrays, struct nd_error *err)
 {
     ND_FREED size_t *roles = NULL;
-    enum nd_status status =
-        roles_assign(loader, (const char *const *)arrays->names, arrays->n, path, &roles, err);
+    ND_TRY(roles_assign(loader, (const char *const *)arrays->names, arrays->n, path, &roles, err));
     /* The inputs first: they say how many labels there may be. */
     for (int labels = 0; labels < (loader->has_explicit_labels ? 1 : 2); labels++)
-        for (size_t i = 0; i < files->n && status == ND_OK; i++)
+        for (size_t i = 0; i < files->n; i++)
             if ((roles[i] == ND_ROLE_LABELS) == labels)
-                status = load_file(loader, path, files->names[i], roles[i], err);
-    return status;
+                ND_TRY(load_file(loader, path, files->names[i], roles[i], err));
+    return ND_OK;
 }
 
 /* ---- One file per sample ---- */
@@ -820,20 +796,17 @@ static enum nd_status load_samples(struct nd_loader *loader, const char *path, c
         return nd_fail(err, ND_E_PROBE_LABELS, path, "folder '%s' has several files of labels", path);
     if (n_labels == files->n)
         return nd_fail(err, ND_E_PROBE_INPUT, path, "folder '%s' has labels, but no samples", path);
-    enum nd_status status = nd_loader_begin_samples(loader, files->n - n_labels, path, err);
-    for (size_t i = 0; i < files->n && status == ND_OK; i++) {
+    ND_TRY(nd_loader_begin_samples(loader, files->n - n_labels, path, err));
+    for (size_t i = 0; i < files->n; i++) {
         if (n_labels == 1 && i == labels)
             continue;
-        char *file = nd_path_join(path, files->names[i]);
-        status = file != NULL ? load_sample(loader, file, sample++, err) : nd_fail_memory(err);
-        free(file);
+        ND_FREED char *file = nd_path_join(path, files->names[i]);
+        ND_TRY(file != NULL ? load_sample(loader, file, sample++, err) : nd_fail_memory(err));
     }
-    if (status != ND_OK || n_labels == 0 || loader->has_explicit_labels)
-        return status;
-    char *file = nd_path_join(path, files->names[labels]);
-    status = file != NULL ? nd_user_load_labels(loader, file, err) : nd_fail_memory(err);
-    free(file);
-    return status;
+    if (n_labels == 0 || loader->has_explicit_labels)
+        return ND_OK;
+    ND_FREED char *file = nd_path_join(path, files->names[labels]);
+    return file != NULL ? nd_user_load_labels(loader, file, err) : nd_fail_memory(err);
 }
 
 /* A folder of NAME.npy, or of one .npy or .npz per sample. */

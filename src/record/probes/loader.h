@@ -54,8 +54,7 @@ enum nd_status nd_probe_alloc_input(const struct nd_probe *probe, size_t input, 
 /* Writing generated values as elements of a model input, and the input's own quantiser.
  * docs/reference/probes.md gives every rounding. Everything here is a pure function of its arguments. */
 
-/* A 16-bit float is rounded to nearest, ties to even; a value beyond its range becomes infinite. NaN stays NaN.
- */
+/* A 16-bit float is rounded to nearest, ties to even; one beyond its range becomes infinite. NaN stays NaN. */
 uint16_t nd_f16_from_f32(float value);
 uint16_t nd_bf16_from_f32(float value);
 float nd_f32_from_f16(uint16_t bits);
@@ -79,14 +78,12 @@ struct nd_probe_quantiser {
     size_t n_inner; /* element i belongs to channel (i / n_inner) % quant->n */
 };
 
-/* ND_ERR_UNSUPPORTED: its quantised values have neither 8 nor 16 bits; ND_ERR_FORMAT: one of the checks above
- * fails. */
+/* ND_ERR_UNSUPPORTED: neither 8 nor 16 bits; ND_ERR_FORMAT: one of the checks above fails. */
 enum nd_status nd_quantiser_init(struct nd_probe_quantiser *quantiser, const struct nd_probe_target *target,
                                  struct nd_error *err);
 
 /* ---- a probe for the inputs of a model ---- */
 
-/* nd_probe_create with the model's inputs as targets. Values and labels are not checked: nd_probes_for_model
- * does. */
+/* nd_probe_create with the model's inputs as targets. nd_probes_for_model checks values and labels. */
 enum nd_status nd_probe_for_model(const struct nd_model *model, const char *spec, struct nd_probe **out,
                                   struct nd_error *err);

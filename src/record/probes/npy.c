@@ -249,35 +249,24 @@ static enum nd_status read_length(struct nd_source *source, size_t *out, struct 
 enum nd_status nd_npy_open(struct nd_source *source, struct nd_npy *npy, struct nd_error *err)
 {
     size_t n = 0;
-    enum nd_status status = read_length(source, &n, err);
-    if (status != ND_OK)
-        return status;
-    char *text = nd_calloc(n + 1, 1);
+    ND_TRY(read_length(source, &n, err));
+    ND_FREED char *text = nd_calloc(n + 1, 1);
     ND_TRY_MEMORY(text != NULL, err);
     struct nd_npy made = {0};
     struct cursor cursor = {text};
-    status = nd_source_read(source, text, n, err);
-    if (status != ND_OK)
-        goto out;
-    if (memchr(text, '\0', n) != NULL || !parse_dictionary(&cursor, &made)) {
-        status = nd_fail(err, ND_E_PROBE_FORMAT, source->path,
-                         "%s has a .npy header that cannot be understood at byte %zu of it", source->what,
-                         (size_t)(cursor.at - text));
-        goto out;
-    }
-    if (made.rank > ND_NPY_MAX_RANK) {
-        status = nd_fail(err, ND_E_PROBE_SHAPE, source->path, "%s has %d dimensions; at most %d are accepted",
-                         source->what, made.rank, ND_NPY_MAX_RANK);
-        goto out;
-    }
+    ND_TRY(nd_source_read(source, text, n, err));
+    if (memchr(text, '\0', n) != NULL || !parse_dictionary(&cursor, &made))
+        return nd_fail(err, ND_E_PROBE_FORMAT, source->path,
+                       "%s has a .npy header that cannot be understood at byte %zu of it", source->what,
+                       (size_t)(cursor.at - text));
+    if (made.rank > ND_NPY_MAX_RANK)
+        return nd_fail(err, ND_E_PROBE_SHAPE, source->path, "%s has %d dimensions; at most %d are accepted",
+                       source->what, made.rank, ND_NPY_MAX_RANK);
     decode_descr(&made);
     if (made.dtype != ND_DTYPE_NONE)
-        status = check_size(source, &made, err);
-    if (status == ND_OK)
-        *npy = made;
-out:
-    free(text);
-    return status;
+        ND_TRY(check_size(source, &made, err));
+    *npy = made;
+    return ND_OK;
 }
 
 /* ---- the data ---- */
@@ -336,9 +325,7 @@ enum nd_status nd_npy_read(struct nd_source *source, const struct nd_npy *npy, v
     ND_TRY(nd_source_finish(source, err));
     if (npy->is_big_endian)
         swap_bytes(out, npy->n_elems, nd_dtype_size_bytes(npy->dtype));
-    if (npy->dtype == ND_DTYPE_BOOL)
-        ND_TRY(nd_npy_check_bools(source, out, npy->n_elems, err));
-    return ND_OK;
+    return npy->dtype == ND_DTYPE_BOOL ? nd_npy_check_bools(source, out, npy->n_elems, err) : ND_OK;
 }
 
 char *nd_npy_format_shape(const struct nd_npy *npy, char *buf, size_t buf_size)

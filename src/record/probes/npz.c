@@ -138,21 +138,17 @@ struct nd_npz {
 
 static enum nd_status fail_open(const char *path, int qvalue, struct nd_error *err)
 {
-    zip_error_t error;
+    ND_CLEANUP(zip_error_fini) zip_error_t error = {0};
     ND_TRY_MEMORY(qvalue != ZIP_ER_MEMORY, err);
     zip_error_init_with_code(&error, qvalue);
     bool is_system = zip_error_system_type(&error) == ZIP_ET_SYS && qvalue != ZIP_ER_SEEK;
-    enum nd_status status =
-        is_system || qvalue == ZIP_ER_NOENT
-            ? nd_fail(err, ND_E_FILE_OPEN, path, "cannot open '%s': %s", path, zip_error_strerror(&error))
-            : nd_fail(err, ND_E_PROBE_FORMAT, path, "'%s' is not a .npz file, or a damaged one: %s", path,
-                      zip_error_strerror(&error));
-    zip_error_fini(&error);
-    return status;
+    return is_system || qvalue == ZIP_ER_NOENT
+               ? nd_fail(err, ND_E_FILE_OPEN, path, "cannot open '%s': %s", path, zip_error_strerror(&error))
+               : nd_fail(err, ND_E_PROBE_FORMAT, path, "'%s' is not a .npz file, or a damaged one: %s", path,
+                         zip_error_strerror(&error));
 }
 
-/* Deflate cannot shrink data to less than about 1/1032, so that a larger claim is a lie or a bomb made to be
- * one. */
+/* Deflate cannot shrink data to less than about 1/1032, so a larger claim is a lie or a bomb. */
 static bool is_size_credible(const struct zip_stat *info, uint64_t file_bytes)
 {
     const uint64_t most = 1032, slack = 1024;
@@ -207,46 +203,28 @@ static enum nd_status check_unique(const struct nd_npz *npz, struct nd_error *er
 
 enum nd_status nd_npz_open(const char *path, struct nd_npz **out, struct nd_error *err)
 {
-    /* Opened by nd_source_open first: its messages for what is missing or is no file are better than libzip's.
-     */
+    /* Opened by nd_source_open first: its messages of what is missing or no file are better than libzip's. */
     struct nd_source file = {0};
-    enum nd_status status = nd_source_open(&file, path, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_source_open(&file, path, err));
     uint64_t file_bytes = file.size_bytes;
     nd_source_close(&file);
     if (file_bytes == 0) /* which libzip takes for an archive without members */
         return nd_fail(err, ND_E_FILE_SHORT, path, "'%s' is not a .npz file: it is empty", path);
 
-    struct nd_npz *npz = nd_calloc(1, sizeof *npz);
-    if (npz == NULL || (npz->path = nd_strdup(path)) == NULL) {
-        status = nd_fail_memory(err);
-        goto out;
-    }
-    int qvalue = 0;
-    npz->zip = zip_open(path, ZIP_RDONLY, &qvalue);
-    if (npz->zip == NULL) {
-        status = fail_open(path, qvalue, err);
-        goto out;
-    }
+    ND_CLEANUP(nd_npz_close) struct nd_npz *npz = nd_calloc(1, sizeof *npz);
+    ND_TRY_MEMORY(npz != NULL && (npz->path = nd_strdup(path)) != NULL, err);
+    int problem = 0;
+    npz->zip = zip_open(path, ZIP_RDONLY, &problem);
+    if (npz->zip == NULL)
+        return fail_open(path, problem, err);
     zip_int64_t n = zip_get_num_entries(npz->zip, 0);
     npz->arrays = nd_calloc(n > 0 ? (size_t)n : 0, sizeof *npz->arrays);
-    if (npz->arrays == NULL) {
-        status = nd_fail_memory(err);
-        goto out;
-    }
+    ND_TRY_MEMORY(npz->arrays != NULL, err);
     npz->n_arrays = n > 0 ? (size_t)n : 0;
-    for (size_t i = 0; i < npz->n_arrays && status == ND_OK; i++)
-        status = index_member(npz, i, file_bytes, err);
-    if (status == ND_OK)
-        status = check_unique(npz, err);
-    if (status != ND_OK)
-        goto out;
-    *out = npz;
-    npz = NULL;
-out:
-    nd_npz_close(&npz);
-    return status;
+    for (size_t i = 0; i < npz->n_arrays; i++)
+        ND_TRY(index_member(npz, i, file_bytes, err));
+    ND_TRY(check_unique(npz, err));
+    return ND_GIVE(out, npz);
 }
 
 void nd_npz_close(struct nd_npz **npz)
@@ -255,9 +233,8 @@ void nd_npz_close(struct nd_npz **npz)
         return;
     if ((*npz)->zip != NULL)
         zip_discard((*npz)->zip);
-    for (size_t i = 0; i < (*npz)->n_arrays; i++)
-        free((*npz)->arrays[i].name);
-    ND_FREE_ALL((*npz)->arrays, (*npz)->path, *npz);
+    ND_FREE_EACH((*npz)->arrays, (*npz)->n_arrays, .name);
+    ND_FREE_ALL((*npz)->path, *npz);
     *npz = NULL;
 }
 

@@ -78,8 +78,7 @@ struct nd_npy {
 enum nd_status nd_npy_open(struct nd_source *source, struct nd_npy *npy, struct nd_error *err);
 
 /* Reads the data, size_bytes of them, into out: C order, little endian; the bits of floats are kept. Then the
- * source must be at its end. ND_ERR_FORMAT also for a bool that is neither 0 nor 1. dtype is not ND_DTYPE_NONE.
- */
+ * source must be at its end. ND_ERR_FORMAT: also a bool that is neither 0 nor 1. dtype is not ND_DTYPE_NONE. */
 enum nd_status nd_npy_read(struct nd_source *source, const struct nd_npy *npy, void *out, struct nd_error *err);
 
 /* ND_ERR_FORMAT when one of n bools is neither 0 nor 1. */
@@ -89,6 +88,5 @@ enum nd_status nd_npy_check_bools(const struct nd_source *source, const void *da
 /* Writes "(700, 1, 8, 8)" as NumPy does; returns buf, which is always terminated. */
 char *nd_npy_format_shape(const struct nd_npy *npy, char *buf, size_t buf_size);
 
-/* The element type's name, or the header's own word for an unknown one: "float32", "object ('|O', a pickle)".
- */
+/* The element type's name, or the header's word for an unknown one: "float32", "object ('|O', a pickle)". */
 char *nd_npy_format_dtype(const struct nd_npy *npy, char *buf, size_t buf_size);

@@ -129,8 +129,7 @@ struct nd_qvalue_range nd_qvalue_range_of(enum nd_dtype dtype)
     return (struct nd_qvalue_range){0, largest, n_bits};
 }
 
-/* The quantised values that an integer input takes: all of its type, or those that its quantiser's type has as
- * well. */
+/* The quantised values that an integer input takes: all of its type, or those that its quantiser has, too. */
 static struct nd_qvalue_range nd_qvalue_range_of_input(const struct nd_probe_target *target)
 {
     struct nd_qvalue_range range = nd_qvalue_range_of(target->dtype);
@@ -141,8 +140,7 @@ static struct nd_qvalue_range nd_qvalue_range_of_input(const struct nd_probe_tar
         range.min = qvalues.min;
     if (qvalues.max < range.max)
         range.max = qvalues.max;
-    /* max + 1 is a power of two in every type, and where there are negative quantised values there are as many
-     * again. */
+    /* max + 1 is a power of two in every type, and there are as many negative quantised values, if any. */
     range.n_bits = (unsigned)__builtin_popcountll(range.max) + (range.min < 0 ? 1u : 0u);
     return range;
 }
@@ -218,8 +216,7 @@ static size_t nd_quantiser_channel(const struct nd_probe_quantiser *quantiser, s
     return quantiser->quant->n > 1 ? i / quantiser->n_inner % quantiser->quant->n : 0;
 }
 
-/* ties: floats whose quotient by the scale lies half-way between two quantised values.
- * docs/reference/probes.md#ties. */
+/* ties: floats whose quotient by the scale lies between two quantised values. docs/reference/probes.md#ties. */
 
 /* A stride that is coprime to the number of ties of every quantiser (255 = 3*5*17, 65535 = 3*5*17*257): every
  * tie has its turn, and the few that fit into a small input are spread over the whole range. */
@@ -356,8 +353,7 @@ static enum nd_status nd_generate_ones(const struct nd_probe_target *target,
     return ND_OK;
 }
 
-/* floor(i * last / (n - 1)), where n is below 2^36 and last below 2^16: from 0 to last as i runs over n
- * elements. */
+/* floor(i * last / (n - 1)), where n < 2^36 and last < 2^16: from 0 to last as i runs over n elements. */
 static uint64_t ramp_step(uint64_t i, uint64_t n, uint64_t last)
 {
     return n > 1 ? i * last / (n - 1) : 0;
@@ -483,44 +479,31 @@ static enum nd_status probe_create_empty(const char *name, const char *source,
                                          const struct nd_probe_target *targets, size_t n_targets,
                                          struct nd_probe **out, struct nd_error *err)
 {
-    enum nd_status status;
-    struct nd_probe *probe = nd_calloc(1, sizeof *probe);
+    ND_CLEANUP(nd_probe_destroy) struct nd_probe *probe = nd_calloc(1, sizeof *probe);
     ND_TRY_MEMORY(probe != NULL, err);
     probe->name = nd_strdup(name);
     probe->source = nd_strdup(source);
     probe->inputs = nd_calloc(n_targets, sizeof *probe->inputs);
-    if (probe->name == NULL || probe->source == NULL || probe->inputs == NULL) {
-        status = nd_fail_memory(err);
-        goto out;
-    }
+    ND_TRY_MEMORY(probe->name != NULL && probe->source != NULL && probe->inputs != NULL, err);
     probe->n_inputs = n_targets;
     for (size_t i = 0; i < n_targets; i++) {
         struct nd_probe_input *input = &probe->inputs[i];
-        if (targets[i].dtype > ND_DTYPE_BF16) { /* the model's reader gives none of these */
-            status =
-                nd_fail(err, ND_E_MODEL_UNSUPPORTED, targets[i].name, "input '%s' is %s, which no probe makes",
-                        targets[i].name, nd_dtype_name(targets[i].dtype));
-            goto out;
-        }
-        status = nd_shape_size_bytes(&targets[i].shape, targets[i].dtype, &input->sample_bytes, err);
+        if (targets[i].dtype > ND_DTYPE_BF16) /* the model's reader gives none of these */
+            return nd_fail(err, ND_E_MODEL_UNSUPPORTED, targets[i].name,
+                           "input '%s' is %s, which no probe makes", targets[i].name,
+                           nd_dtype_name(targets[i].dtype));
+        enum nd_status status =
+            nd_shape_size_bytes(&targets[i].shape, targets[i].dtype, &input->sample_bytes, err);
         if (status != ND_OK) {
             nd_error_context(err, "input '%s'", targets[i].name);
-            goto out;
+            return status;
         }
         input->dtype = targets[i].dtype;
         input->shape = targets[i].shape;
         input->name = nd_strdup(targets[i].name);
-        if (input->name == NULL) {
-            status = nd_fail_memory(err);
-            goto out;
-        }
+        ND_TRY_MEMORY(input->name != NULL, err);
     }
-    *out = probe;
-    probe = NULL;
-    status = ND_OK;
-out:
-    nd_probe_destroy(&probe);
-    return status;
+    return ND_GIVE(out, probe);
 }
 
 static enum nd_status create_generated(const char *spec, const struct generator *generator,
@@ -573,16 +556,13 @@ static enum nd_status check_name(const char *spec, const char *name, struct nd_e
 static enum nd_status create_user(const char *spec, size_t name_bytes, const struct nd_probe_target *targets,
                                   size_t n_targets, struct nd_probe **out, struct nd_error *err)
 {
-    struct nd_probe *probe = NULL;
-    char *text = nd_strdup(spec);
+    ND_CLEANUP(nd_probe_destroy) struct nd_probe *probe = NULL;
+    ND_FREED char *text = nd_strdup(spec);
     ND_TRY_MEMORY(text != NULL, err);
     text[name_bytes] = '\0';
     char *path = text + name_bytes + 1, *labels_path = NULL;
-    enum nd_status status = check_name(spec, text, err);
-    if (status == ND_OK)
-        status = probe_create_empty(text, path, targets, n_targets, &probe, err);
-    if (status != ND_OK)
-        goto out;
+    ND_TRY(check_name(spec, text, err));
+    ND_TRY(probe_create_empty(text, path, targets, n_targets, &probe, err));
     /* The last ",labels=" in text, so that a path before it may contain the word too. */
     char *labels = NULL;
     for (char *at = path; (at = strstr(at, ",labels=")) != NULL; at++)
@@ -591,23 +571,12 @@ static enum nd_status create_user(const char *spec, size_t name_bytes, const str
         *labels = '\0';
         labels_path = labels + strlen(",labels=");
     }
-    if (path[0] == '\0' || (labels_path != NULL && labels_path[0] == '\0')) {
-        status = nd_fail(err, ND_E_PROBE_SPEC, spec, "probe '%s': expected NAME=PATH[,labels=PATH]", spec);
-        goto out;
-    }
-    if (n_targets == 0) {
-        status = nd_fail(err, ND_E_PROBE_SPEC, spec, "probe '%s': the model has no inputs to feed", spec);
-        goto out;
-    }
-    status = nd_user_load(probe, path, labels_path, err);
-    if (status != ND_OK)
-        goto out;
-    *out = probe;
-    probe = NULL;
-out:
-    nd_probe_destroy(&probe);
-    free(text);
-    return status;
+    if (path[0] == '\0' || (labels_path != NULL && labels_path[0] == '\0'))
+        return nd_fail(err, ND_E_PROBE_SPEC, spec, "probe '%s': expected NAME=PATH[,labels=PATH]", spec);
+    if (n_targets == 0)
+        return nd_fail(err, ND_E_PROBE_SPEC, spec, "probe '%s': the model has no inputs to feed", spec);
+    ND_TRY(nd_user_load(probe, path, labels_path, err));
+    return ND_GIVE(out, probe);
 }
 
 enum nd_status nd_probe_create(const char *spec, const struct nd_probe_target *targets, size_t n_targets,
@@ -688,22 +657,13 @@ static enum nd_status nd_generate_uniform(const struct nd_probe_target *target,
  * sign); 0 for types that have neither. */
 static uint64_t special_bits(enum nd_dtype dtype)
 {
-    switch (dtype) {
-    case ND_DTYPE_F64:
-        return UINT64_C(0x7ff0000000000000);
-    case ND_DTYPE_F32:
-        return 0x7f800000;
-    case ND_DTYPE_F16:
-        return 0x7c00;
-    case ND_DTYPE_BF16:
-        return 0x7f80;
-    case ND_DTYPE_F8E5M2:
-        return 0x7c;
-    case ND_DTYPE_F8E4M3FN:
-        return 0x7f;
-    default:
-        return 0;
-    }
+    return dtype == ND_DTYPE_F64        ? UINT64_C(0x7ff0000000000000)
+           : dtype == ND_DTYPE_F32      ? 0x7f800000
+           : dtype == ND_DTYPE_F16      ? 0x7c00
+           : dtype == ND_DTYPE_BF16     ? 0x7f80
+           : dtype == ND_DTYPE_F8E5M2   ? 0x7c
+           : dtype == ND_DTYPE_F8E4M3FN ? 0x7f
+                                        : 0;
 }
 
 /* The first element that is NaN or infinite, or n. Little endian, as probes are. */

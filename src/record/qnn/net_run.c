@@ -85,23 +85,19 @@ static enum nd_status read_exit_code(struct nd_qnr *run, struct nd_error *err)
     ND_FREED void *bytes = NULL;
     size_t n_bytes = 0;
     ND_FREED char *path = nd_path_join(run->base, "exit_code");
-    enum nd_status status = ND_OK;
     ND_TRY_MEMORY(path != NULL, err);
-    if (!nd_path_exists(path)) {
-        status = nd_qnr_cut(run, run->n_complete, err, "'%s' is missing: run.sh did not end", path);
-        return status;
-    }
-    status = nd_file_read(path, 64, &bytes, &n_bytes, err);
-    if (status == ND_OK)
-        ((char *)bytes)[strcspn(bytes, "\r\n")] = '\0';
-    if (status == ND_OK && !nd_parse_i64(bytes, &qvalue))
-        status = nd_fail(err, ND_E_QNN_STATED, path, "'%s' holds no number, but '%s'", path, (char *)bytes);
-    if (status == ND_OK && qvalue != 0) {
+    if (!nd_path_exists(path))
+        return nd_qnr_cut(run, run->n_complete, err, "'%s' is missing: run.sh did not end", path);
+    ND_TRY(nd_file_read(path, 64, &bytes, &n_bytes, err));
+    ((char *)bytes)[strcspn(bytes, "\r\n")] = '\0';
+    if (!nd_parse_i64(bytes, &qvalue))
+        return nd_fail(err, ND_E_QNN_STATED, path, "'%s' holds no number, but '%s'", path, (char *)bytes);
+    if (qvalue != 0) {
         run->imported->is_failed = true;
-        status =
-            nd_qnr_cut(run, run->n_complete, err, "qnn-net-run ended with exit code %lld", (long long)qvalue);
+        ND_TRY(
+            nd_qnr_cut(run, run->n_complete, err, "qnn-net-run ended with exit code %lld", (long long)qvalue));
     }
-    return status;
+    return ND_OK;
 }
 
 /* execution_metadata.yaml and exit_code: sets n_complete and why it is less. */
@@ -109,14 +105,12 @@ static enum nd_status nd_qnr_read_metadata(struct nd_qnr *run, struct nd_error *
 {
     ND_FREED char *own = nd_path_join(run->results, "execution_metadata.yaml");
     ND_FREED char *above = nd_path_join(run->output, "execution_metadata.yaml");
-    enum nd_status status = own != NULL && above != NULL ? ND_OK : nd_fail_memory(err);
-    if (status == ND_OK && nd_path_exists(own))
-        status = read_yaml(run, own, err);
-    else if (status == ND_OK && nd_path_exists(above))
-        status = read_yaml(run, above, err);
-    else if (status == ND_OK)
-        status = nd_qnr_fact(run, "metadata", NULL, err, "there is no execution_metadata.yaml");
-    return status == ND_OK && run->base != NULL ? read_exit_code(run, err) : status;
+    ND_TRY_MEMORY(own != NULL && above != NULL, err);
+    ND_TRY(nd_path_exists(own) ? read_yaml(run, own, err)
+           : nd_path_exists(above)
+               ? read_yaml(run, above, err)
+               : nd_qnr_fact(run, "metadata", NULL, err, "there is no execution_metadata.yaml"));
+    return run->base != NULL ? read_exit_code(run, err) : ND_OK;
 }
 
 /* ---- builds of the SDK ---- */
@@ -223,23 +217,21 @@ static enum nd_status add_csv(struct nd_qnr *run, const char *path, const char *
 static enum nd_status add_logs_of(struct nd_qnr *run, const char *folder, struct nd_error *err)
 {
     ND_CLEANUP(nd_qnr_files_deinit) struct nd_qnr_files files = {0};
-    enum nd_status status = nd_qnr_list_folder(folder, &files, err);
-    for (size_t i = 0; status == ND_OK && i < files.n; i++) {
+    ND_TRY(nd_qnr_list_folder(folder, &files, err));
+    for (size_t i = 0; i < files.n; i++) {
         const char *name = files.names[i];
-        char *path = nd_path_join(folder, name);
+        ND_FREED char *path = nd_path_join(folder, name);
         bool is_text = nd_stem_bytes(name, ".log") > 0 || strcmp(name, "stdout.txt") == 0 ||
                        strcmp(name, "stderr.txt") == 0;
-        if (path == NULL)
-            status = nd_fail_memory(err);
-        else if (is_text && !is_file(path))
-            status = nd_fail(err, ND_E_QNN_FOLDER, path, "'%s' is no regular file", path);
-        else if (is_text)
-            status = add_text(run, path, name, err);
+        ND_TRY_MEMORY(path != NULL, err);
+        if (is_text && !is_file(path))
+            return nd_fail(err, ND_E_QNN_FOLDER, path, "'%s' is no regular file", path);
+        if (is_text)
+            ND_TRY(add_text(run, path, name, err));
         else if (nd_stem_bytes(name, ".csv") > 0 && is_file(path))
-            status = add_csv(run, path, name, err);
-        free(path);
+            ND_TRY(add_csv(run, path, name, err));
     }
-    return status;
+    return ND_OK;
 }
 
 static void run_deinit(struct nd_qnr *run)

@@ -80,8 +80,7 @@ struct nd_qnr {
 /* npudiff.json. ND_E_QNN_STATED names file, tensor and key. */
 enum nd_status nd_qnr_read_manifest(const char *path, struct nd_qnr_source *out, struct nd_error *err);
 
-/* What qnn-context-binary-utility prints; graph is nullable. ND_E_QNN_STATED, or what nd_encodings_read says.
- */
+/* What qnn-context-binary-utility prints; graph is nullable. ND_E_QNN_STATED, or as nd_encodings_read. */
 enum nd_status nd_qnr_read_context(const char *path, const char *graph, struct nd_qnr_source *out,
                                    struct nd_error *err);
 

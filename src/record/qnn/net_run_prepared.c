@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "core/files/file.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/text/strbuf.h"
 #include "npudiff/record/probe.h"
 #include "record/import/imported.h"
@@ -35,9 +35,8 @@ struct list {
 
 static void list_deinit(struct list *list)
 {
-    for (size_t i = 0; i < list->n; i++)
-        ND_FREE_ALL(list->items[i].name, list->items[i].path);
-    ND_FREE_ALL(list->items, list->file);
+    ND_FREE_BOTH(list->items, list->n, .name, .path);
+    free(list->file);
 }
 
 /* ---- the grammar ---- */
@@ -120,9 +119,7 @@ static enum nd_status read_list(const char *path, struct list *out, struct nd_er
     if (memchr(bytes, '\0', n_bytes) != NULL)
         return nd_fail(err, ND_E_QNN_STATED, path, "'%s' is no input list: it holds a NUL", path);
     ND_TRY(parse(out, bytes, err));
-    if (out->n_lines == 0)
-        return nd_fail(err, ND_E_QNN_STATED, path, "'%s' lists no inference", path);
-    return ND_OK;
+    return out->n_lines == 0 ? nd_fail(err, ND_E_QNN_STATED, path, "'%s' lists no inference", path) : ND_OK;
 }
 
 /* Fewer results than the n inferences of `from`: the run ended early. More are an error. */
@@ -264,24 +261,20 @@ static enum nd_status read_listed(struct nd_qnr *run, const char *path, struct n
     char why[400];
     bool is_wrong_type = false;
     ND_CLEANUP(list_deinit) struct list list = {0};
-    enum nd_status status = read_list(path, &list, err);
-    if (status == ND_OK)
-        status = nd_qnr_check_number(run, path, list.n_lines, err);
-    if (status != ND_OK || run->options->inputs != NULL)
-        return status;
+    ND_TRY(read_list(path, &list, err));
+    ND_TRY(nd_qnr_check_number(run, path, list.n_lines, err));
+    if (run->options->inputs != NULL)
+        return ND_OK;
     bool can = can_store(run, &list, why);
-    for (size_t i = 0; status == ND_OK && can && i < list.n; i++)
+    for (size_t i = 0; can && i < list.n; i++)
         if (list.items[i].index < run->n_complete)
-            status = read_item(run, &list, &list.items[i], &is_wrong_type, err);
+            ND_TRY(read_item(run, &list, &list.items[i], &is_wrong_type, err));
     if (is_wrong_type)
         nd_qnr_drop_inputs(run->imported);
-    if (status == ND_OK)
-        status =
-            nd_qnr_fact(run, "inputs", NULL, err, "%s",
-                        !can            ? why
-                        : is_wrong_type ? "not stored: the files hold quantised values, the model takes floats"
-                                        : "the input list");
-    return status;
+    return nd_qnr_fact(run, "inputs", NULL, err, "%s",
+                       !can            ? why
+                       : is_wrong_type ? "not stored: the files hold quantised values, the model takes floats"
+                                       : "the input list");
 }
 
 /* How many inferences a list has. */
@@ -492,71 +485,63 @@ static enum nd_status make_probe(const struct nd_qnr *run, const struct nd_impor
 static enum nd_status add_probe_input(struct nd_qnr *run, const struct nd_probe_input *input, size_t n_samples,
                                       size_t first, bool *is_same, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     size_t index = 0;
     while (index < run->manifest.inputs.n && strcmp(run->manifest.inputs.items[index].name, input->name) != 0)
         index++;
     *is_same = index < run->manifest.inputs.n;
-    for (size_t s = 0; status == ND_OK && *is_same && s < n_samples; s++) {
-        void *bytes = NULL, *data = NULL;
+    for (size_t s = 0; *is_same && s < n_samples; s++) {
+        ND_FREED void *bytes = NULL;
+        void *data = NULL;
         bool is_missing = false;
         const char *wanted = (const char *)input->data + s * input->sample_bytes;
         const struct nd_imported_new sample = {ND_IMPORTED_INPUT, input->name,  run->manifest.path,
                                                input->dtype,      input->shape, first + s};
-        status = read_fed(run, first + s, index, &bytes, &is_missing, err);
-        *is_same = status == ND_OK && !is_missing &&
-                   is_fed_by(&run->manifest.inputs.items[index], bytes, input, wanted);
-        free(bytes);
-        if (status == ND_OK && *is_same)
-            status = nd_imported_add(run->imported, &sample, &data, err);
-        if (status == ND_OK && *is_same && input->sample_bytes > 0)
+        ND_TRY(read_fed(run, first + s, index, &bytes, &is_missing, err));
+        *is_same = !is_missing && is_fed_by(&run->manifest.inputs.items[index], bytes, input, wanted);
+        if (*is_same)
+            ND_TRY(nd_imported_add(run->imported, &sample, &data, err));
+        if (*is_same && input->sample_bytes > 0)
             memcpy(data, wanted, input->sample_bytes);
     }
-    return status;
+    return ND_OK;
 }
 
 /* The probes once more, and that their codes are what was fed. */
 static enum nd_status add_probes(struct nd_qnr *run, bool *is_whole, struct nd_error *err)
 {
     const json_t *probes = json_object_get(run->manifest.root, "probes");
-    enum nd_status status = ND_OK;
     size_t first = 0;
     *is_whole = true;
-    for (size_t p = 0; status == ND_OK && *is_whole && p < run->imported->n_parts; p++) {
+    for (size_t p = 0; *is_whole && p < run->imported->n_parts; p++) {
         const struct nd_imported_part *part = &run->imported->parts[p];
         const char *name = json_string_value(json_object_get(json_array_get(probes, p), "name"));
-        struct nd_probe *probe = NULL;
+        ND_CLEANUP(nd_probe_destroy) struct nd_probe *probe = NULL;
         struct nd_error problem = {0};
         *is_whole =
             make_probe(run, part, name, &probe, &problem) == ND_OK && probe->n_samples >= part->n_samples;
-        for (size_t i = 0; status == ND_OK && *is_whole && i < probe->n_inputs; i++)
-            status = add_probe_input(run, &probe->inputs[i], part->n_samples, first, is_whole, err);
-        nd_probe_destroy(&probe);
+        for (size_t i = 0; *is_whole && i < probe->n_inputs; i++)
+            ND_TRY(add_probe_input(run, &probe->inputs[i], part->n_samples, first, is_whole, err));
         first += part->n_samples;
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status add_prepared_inputs(struct nd_qnr *run, struct nd_error *err)
 {
     bool is_whole = true, is_missing = false;
-    enum nd_status status = ND_OK;
     if (run->options->inputs != NULL)
         return ND_OK;
     if (run->options->model != NULL)
-        status = add_probes(run, &is_whole, err);
-    for (size_t i = 0; status == ND_OK && is_whole && run->options->model == NULL && i < run->manifest.inputs.n;
-         i++) {
+        ND_TRY(add_probes(run, &is_whole, err));
+    for (size_t i = 0; is_whole && run->options->model == NULL && i < run->manifest.inputs.n; i++) {
         const struct nd_qnr_stated *stated = &run->manifest.inputs.items[i];
         is_whole = stated->quant.n == 0; /* the codes of a float are not what the model is fed */
         if (is_whole)
-            status = add_fed(run, ND_IMPORTED_INPUT, stated->name, i, &is_missing, err);
+            ND_TRY(add_fed(run, ND_IMPORTED_INPUT, stated->name, i, &is_missing, err));
         is_whole = is_whole && !is_missing;
     }
     if (!is_whole)
         nd_qnr_drop_inputs(run->imported);
-    if (status != ND_OK)
-        return status;
     return nd_qnr_fact(
         run, "inputs", NULL, err, "%s",
         is_whole && run->options->model != NULL ? "the probes of npudiff.json, whose quantised values were fed"

@@ -33,10 +33,7 @@ void nd_qnr_source_deinit(struct nd_qnr_source *source)
 
 const struct nd_qnr_stated *nd_qnr_find(const struct nd_qnr_list *list, const char *file)
 {
-    for (size_t i = 0; i < list->n; i++)
-        if (strcmp(list->items[i].file, file) == 0)
-            return &list->items[i];
-    return NULL;
+    return nd_find_text(list->items, list->n, sizeof *list->items, file);
 }
 
 /* A tensor at the end of the list; none is there twice (ND_E_QNN_STATED). Takes over what stated owns. path is
@@ -89,9 +86,7 @@ enum nd_status nd_qnr_agree(const struct nd_qnr_stated *a, const char *a_from, c
         return nd_fail(err, ND_E_QNN_STATED, a->file, "tensor '%s' has shape %s in '%s', but %s in '%s'",
                        a->file, nd_shape_format(&a->shape, left, sizeof left), a_from,
                        nd_shape_format(&b->shape, right, sizeof right), b_from);
-    if (a->quant.n == 0 || b->quant.n == 0)
-        return ND_OK;
-    return agree_on_quant(a, a_from, b, b_from, err);
+    return a->quant.n == 0 || b->quant.n == 0 ? ND_OK : agree_on_quant(a, a_from, b, b_from, err);
 }
 
 enum { MAX_JSON_BYTES = 512 << 20 };
@@ -100,22 +95,17 @@ enum { MAX_JSON_BYTES = 512 << 20 };
 
 static enum nd_status load(const char *path, json_t **out, struct nd_error *err)
 {
-    void *bytes = NULL;
+    ND_FREED void *bytes = NULL;
     size_t n_bytes = 0;
     json_error_t problem;
-    enum nd_status status = nd_file_read(path, MAX_JSON_BYTES, &bytes, &n_bytes, err);
-    if (status != ND_OK)
-        return status;
-    json_t *root = json_loadb(bytes, n_bytes, JSON_REJECT_DUPLICATES, &problem);
-    free(bytes);
-    if (!json_is_object(root)) {
-        status = root == NULL ? nd_fail(err, ND_E_QNN_STATED, path, "'%s' is no JSON: line %d, column %d: %s",
-                                        path, problem.line, problem.column, problem.text)
-                              : nd_fail(err, ND_E_QNN_STATED, path, "'%s' is no JSON object", path);
-        json_decref(root);
-        return status;
-    }
-    *out = root;
+    ND_TRY(nd_file_read(path, MAX_JSON_BYTES, &bytes, &n_bytes, err));
+    json_auto_t *root = json_loadb(bytes, n_bytes, JSON_REJECT_DUPLICATES, &problem);
+    if (root == NULL)
+        return nd_fail(err, ND_E_QNN_STATED, path, "'%s' is no JSON: line %d, column %d: %s", path,
+                       problem.line, problem.column, problem.text);
+    if (!json_is_object(root))
+        return nd_fail(err, ND_E_QNN_STATED, path, "'%s' is no JSON object", path);
+    *out = json_incref(root);
     return ND_OK;
 }
 
@@ -382,29 +372,20 @@ static enum nd_status read_sidecar_quant(const json_t *root, const char *path, c
 enum nd_status nd_qnr_read_sidecar(const char *path, const char *name, enum nd_dtype known,
                                    struct nd_qnr_stated *out, struct nd_error *err)
 {
-    json_t *root = NULL;
-    struct nd_qnr_stated made = {.shape = {.rank = -1}};
-    enum nd_status status = load(path, &root, err);
-    if (status != ND_OK)
-        return status;
+    json_auto_t *root = NULL;
+    ND_CLEANUP(nd_qnr_stated_deinit) struct nd_qnr_stated made = {.shape = {.rank = -1}};
+    ND_TRY(load(path, &root, err));
     const json_t *type = json_object_get(root, "dataType");
     made.dtype = type_of(type);
     made.file = nd_strdup(name);
-    if (made.file == NULL)
-        status = nd_fail_memory(err);
-    else if (type != NULL && made.dtype == ND_DTYPE_NONE)
-        status = fail_key(path, name, "dataType", "a type of QNN that is known", err);
-    if (status == ND_OK && json_object_get(root, "dimensions") != NULL)
-        status = get_shape(root, "dimensions", path, name, &made.shape, err);
-    if (status == ND_OK)
-        status = read_sidecar_quant(root, path, name, made.dtype != ND_DTYPE_NONE ? made.dtype : known,
-                                    &made.quant, err);
-    json_decref(root);
-    if (status == ND_OK)
-        *out = made;
-    else
-        nd_qnr_stated_deinit(&made);
-    return status;
+    ND_TRY_MEMORY(made.file != NULL, err);
+    if (type != NULL && made.dtype == ND_DTYPE_NONE)
+        return fail_key(path, name, "dataType", "a type of QNN that is known", err);
+    if (json_object_get(root, "dimensions") != NULL)
+        ND_TRY(get_shape(root, "dimensions", path, name, &made.shape, err));
+    ND_TRY(read_sidecar_quant(root, path, name, made.dtype != ND_DTYPE_NONE ? made.dtype : known, &made.quant,
+                              err));
+    return ND_GIVE(out, made);
 }
 
 enum nd_status nd_qnr_fact(struct nd_qnr *run, const char *kind, const char *tensor, struct nd_error *err,

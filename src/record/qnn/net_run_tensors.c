@@ -46,40 +46,31 @@ static enum nd_status add_name(const char *path, const char *name, struct nd_qnr
     struct stat info;
     if (!is_utf8(name))
         return fail_bytes(path, name, err);
-    char *whole = nd_path_join(path, name);
-    if (whole == NULL || !nd_grow((void **)&out->names, &out->capacity, out->n + 1, sizeof *out->names)) {
-        free(whole);
-        return nd_fail_memory(err);
-    }
-    enum nd_status status = ND_OK;
+    ND_FREED char *whole = nd_path_join(path, name);
+    ND_TRY_MEMORY(whole != NULL, err);
+    ND_TRY_MEMORY(nd_grow((void **)&out->names, &out->capacity, out->n + 1, sizeof *out->names), err);
     if (lstat(whole, &info) != 0)
-        status = nd_fail(err, ND_E_FILE_READ, whole, "cannot read '%s': %s", whole, strerror(errno));
-    else if (S_ISLNK(info.st_mode))
-        status = nd_fail(err, ND_E_QNN_FOLDER, whole, "'%s' is a symbolic link, which is not followed", whole);
-    free(whole);
-    if (status == ND_OK && (out->names[out->n] = nd_strdup(name)) == NULL)
-        status = nd_fail_memory(err);
-    if (status == ND_OK)
-        out->n++;
-    return status;
+        return nd_fail(err, ND_E_FILE_READ, whole, "cannot read '%s': %s", whole, strerror(errno));
+    if (S_ISLNK(info.st_mode))
+        return nd_fail(err, ND_E_QNN_FOLDER, whole, "'%s' is a symbolic link, which is not followed", whole);
+    ND_TRY_MEMORY((out->names[out->n] = nd_strdup(name)) != NULL, err);
+    out->n++;
+    return ND_OK;
 }
 
 enum nd_status nd_qnr_list_folder(const char *path, struct nd_qnr_files *out, struct nd_error *err)
 {
     struct dirent *entry;
-    enum nd_status status = ND_OK;
-    DIR *folder = opendir(path);
+    ND_CLEANUP(nd_qnr_files_deinit) struct nd_qnr_files found = {0};
+    ND_CLEANUP(nd_dir_close) DIR *folder = opendir(path);
     if (folder == NULL)
         return nd_fail(err, ND_E_FILE_OPEN, path, "cannot open '%s': %s", path, strerror(errno));
-    while (status == ND_OK && (entry = readdir(folder)) != NULL)
+    while ((entry = readdir(folder)) != NULL)
         if (entry->d_name[0] != '.')
-            status = add_name(path, entry->d_name, out, err);
-    closedir(folder);
-    if (status == ND_OK && out->n > 0)
-        qsort(out->names, out->n, sizeof *out->names, nd_compare_texts);
-    if (status != ND_OK)
-        nd_qnr_files_deinit(out);
-    return status;
+            ND_TRY(add_name(path, entry->d_name, &found, err));
+    if (found.n > 0)
+        qsort(found.names, found.n, sizeof *found.names, nd_compare_texts);
+    return ND_GIVE(out, found);
 }
 
 static bool nd_qnr_has_name(const struct nd_qnr_files *files, const char *name)
@@ -247,10 +238,7 @@ enum nd_status nd_qnr_find_folders(struct nd_qnr *run, struct nd_error *err)
 
 static struct nd_qnr_tensor *find_tensor(const struct nd_qnr *run, const char *stem)
 {
-    for (size_t i = 0; i < run->n_tensors; i++)
-        if (strcmp(run->tensors[i].file, stem) == 0)
-            return &run->tensors[i];
-    return NULL;
+    return nd_find_text(run->tensors, run->n_tensors, sizeof *run->tensors, stem);
 }
 
 static const struct nd_qnr_list *stated_outputs(const struct nd_qnr *run)
@@ -603,13 +591,11 @@ static enum nd_status describe(struct nd_qnr *run, struct nd_qnr_tensor *t, stru
     t->item = nd_map_find(&run->map, ND_IMPORTED_OUTPUT, name_of(t));
     if (t->item != NULL && t->item->is_skipped)
         return ND_OK;
-    enum nd_status status = find_model_tensor(run, t, err);
-    if (status == ND_OK && t->has_sidecar)
-        status = read_sidecar(run, t, 0, &t->sidecar, err);
-    if (status == ND_OK)
-        status = find_type(run, t, err);
-    if (status == ND_OK)
-        status = find_shape(run, t, err);
+    ND_TRY(find_model_tensor(run, t, err));
+    if (t->has_sidecar)
+        ND_TRY(read_sidecar(run, t, 0, &t->sidecar, err));
+    ND_TRY(find_type(run, t, err));
+    ND_TRY(find_shape(run, t, err));
     if (t->dtype == ND_DTYPE_BOOL)
         t->quant = &as_they_are;
     else if (t->stated != NULL && t->stated->quant.n > 0)
@@ -620,7 +606,7 @@ static enum nd_status describe(struct nd_qnr *run, struct nd_qnr_tensor *t, stru
         t->quant = &t->item->quant;
     else if (t->tensor != NULL && t->tensor->quant.n == 1)
         t->quant = &t->tensor->quant;
-    return status;
+    return ND_OK;
 }
 
 enum nd_status nd_qnr_describe(struct nd_qnr *run, struct nd_error *err)
@@ -654,18 +640,16 @@ static enum nd_status open_file(const struct nd_qnr *run, const struct nd_qnr_te
 {
     size_t n_bytes = 0, n_all = 0;
     enum nd_dtype dtype = is_native ? t->dtype : ND_DTYPE_F32;
-    char *path = nd_qnr_path(run, result, t->file, is_native ? "_native.raw" : ".raw");
+    ND_FREED char *path = nd_qnr_path(run, result, t->file, is_native ? "_native.raw" : ".raw");
     ND_TRY_MEMORY(path != NULL, err);
-    enum nd_status status = nd_shape_size_bytes(&t->shape, dtype, &n_bytes, err);
-    if (status == ND_OK && !nd_size_mul(n_bytes, run->n_batch, &n_all))
-        status = nd_fail(err, ND_E_SIZE_OVERFLOW, path, "'%s': %zu samples are too many", path, run->n_batch);
-    if (status == ND_OK)
-        status = nd_source_open(out, path, err);
-    free(path);
-    if (status == ND_OK && out->size_bytes != n_all) {
-        status = fail_size(t, out, dtype, n_all, err);
-        nd_source_close(out);
-    }
+    ND_TRY(nd_shape_size_bytes(&t->shape, dtype, &n_bytes, err));
+    if (!nd_size_mul(n_bytes, run->n_batch, &n_all))
+        return nd_fail(err, ND_E_SIZE_OVERFLOW, path, "'%s': %zu samples are too many", path, run->n_batch);
+    ND_TRY(nd_source_open(out, path, err));
+    if (out->size_bytes == n_all)
+        return ND_OK;
+    enum nd_status status = fail_size(t, out, dtype, n_all, err);
+    nd_source_close(out);
     return status;
 }
 
@@ -724,28 +708,27 @@ static enum nd_status read_file(struct nd_qnr *run, struct nd_qnr_tensor *t, siz
 
 enum nd_status nd_qnr_read_tensors(struct nd_qnr *run, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < run->n_tensors; i++) {
+    for (size_t i = 0; i < run->n_tensors; i++) {
         struct nd_qnr_tensor *t = &run->tensors[i];
         if (t->item != NULL && t->item->is_skipped)
             continue;
-        for (size_t r = 0; status == ND_OK && r < run->n_complete; r++)
-            status = read_file(run, t, r, err);
+        for (size_t r = 0; r < run->n_complete; r++)
+            ND_TRY(read_file(run, t, r, err));
         struct nd_imported_tensor *made = nd_imported_find(run->imported, ND_IMPORTED_OUTPUT, name_of(t));
-        if (status != ND_OK || made == NULL)
+        if (made == NULL)
             continue;
         made->is_channel_last = t->is_channel_last;
         bool is_stated = t->quant != NULL && (t->stated != NULL ? t->quant == &t->stated->quant : false);
         is_stated = is_stated || (t->quant != NULL && t->quant == &t->sidecar.quant);
         if (is_stated)
-            status = nd_imported_set_quant(made, t->quant, err);
-        if (status != ND_OK || t->has_native || t->quant == NULL)
+            ND_TRY(nd_imported_set_quant(made, t->quant, err));
+        if (t->has_native || t->quant == NULL)
             continue;
         made->qvalues = t->stated != NULL   ? t->stated->dtype
                         : t->tensor != NULL ? t->tensor->dtype
                                             : ND_DTYPE_NONE;
-        status = nd_qnr_fact(run, "quantisation", name_of(t), err,
-                             "reals of quantised values, as the tool dequantised them");
+        ND_TRY(nd_qnr_fact(run, "quantisation", name_of(t), err,
+                           "reals of quantised values, as the tool dequantised them"));
     }
-    return status;
+    return ND_OK;
 }

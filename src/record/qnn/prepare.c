@@ -265,16 +265,14 @@ static enum nd_status write_input(struct nd_prepare_work *work, size_t probe, si
 static enum nd_status add_line(struct nd_prepare_work *work, size_t probe, size_t sample,
                                struct nd_digest *digests, struct nd_strbuf *list, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < work->n_inputs; i++) {
-        status = write_input(work, probe, sample, i, &digests[i], err);
-        char *path = nd_prepare_input_path(work, probe, sample, i);
+    for (size_t i = 0; i < work->n_inputs; i++) {
+        ND_TRY(write_input(work, probe, sample, i, &digests[i], err));
+        ND_FREED char *path = nd_prepare_input_path(work, probe, sample, i);
         ND_TRY_MEMORY(path != NULL, err);
         nd_strbuf_printf(list, "%s%s:=%s", i > 0 ? " " : "", work->inputs[i].context_name, path);
-        free(path);
     }
     nd_strbuf_puts(list, "\n");
-    return status;
+    return ND_OK;
 }
 
 /* prepare.c: the input files and input_list.txt; fills digests. */
@@ -358,27 +356,24 @@ static enum nd_status check_request(const struct nd_prepare_work *work, const ch
 static enum nd_status choose_tensors(struct nd_prepare_work *work, struct nd_error *err)
 {
     const char *spec = work->options->tensors != NULL ? work->options->tensors : "all";
-    size_t *selected = NULL, n = 0;
-    enum nd_status status = nd_model_select_tensors(work->model, spec, &selected, &n, err);
-    if (status != ND_OK)
-        return status;
+    ND_FREED size_t *selected = NULL;
+    size_t n = 0;
+    ND_TRY(nd_model_select_tensors(work->model, spec, &selected, &n, err));
     work->tensors = nd_calloc(n, sizeof *work->tensors);
     work->fed = nd_calloc(n, sizeof *work->fed);
-    if (work->tensors == NULL || work->fed == NULL)
-        status = nd_fail_memory(err);
-    for (size_t i = 0; status == ND_OK && i < n; i++) {
+    ND_TRY_MEMORY(work->tensors != NULL && work->fed != NULL, err);
+    for (size_t i = 0; i < n; i++) {
         const struct nd_tensor *tensor = nd_model_tensor(work->model, selected[i]);
         if (tensor->is_model_input && strcmp(tensor->op_types, "input") == 0)
             work->fed[work->n_fed++].tensor = selected[i];
         else
             work->tensors[work->n_tensors++] = selected[i];
     }
-    free(selected);
-    if (status == ND_OK && work->n_tensors == 0)
-        status = nd_fail(err, ND_E_MODEL_NO_TENSOR, spec,
-                         "tensors '%s' are inputs of '%s': a context has to compute something", spec,
-                         nd_model_path(work->model));
-    return status;
+    if (work->n_tensors == 0)
+        return nd_fail(err, ND_E_MODEL_NO_TENSOR, spec,
+                       "tensors '%s' are inputs of '%s': a context has to compute something", spec,
+                       nd_model_path(work->model));
+    return ND_OK;
 }
 
 /* ---- the folder ---- */
@@ -387,32 +382,23 @@ static enum nd_status choose_tensors(struct nd_prepare_work *work, struct nd_err
 static enum nd_status make_folders(struct nd_prepare_work *work, const char *folder, char **final_path,
                                    struct nd_error *err)
 {
-    struct nd_strbuf path = {0}, scratch = {0};
     size_t n = strlen(folder);
     while (n > 1 && folder[n - 1] == '/')
         n--;
-    nd_strbuf_append(&path, folder, n);
-    *final_path = nd_strbuf_take(&path);
-    char *parent = *final_path != NULL ? nd_path_dir(*final_path) : NULL;
-    ND_FREED char *full_parent = parent != NULL ? realpath(parent, NULL) : NULL; /* the agent works elsewhere */
-    enum nd_status status = ND_OK;
-    if (parent != NULL && full_parent == NULL)
-        status = nd_fail(err, ND_E_FILE_WRITE, parent, "cannot find folder '%s': %s", parent, strerror(errno));
-    nd_strbuf_printf(&path, "%s/.npudiff-prepare-XXXXXX", full_parent != NULL ? full_parent : "");
-    ND_FREED char *template = nd_strbuf_take(&path);
-    if (status == ND_OK && (*final_path == NULL || template == NULL))
-        status = nd_fail_memory(err);
-    if (status == ND_OK && mkdtemp(template) == NULL)
-        status = nd_fail(err, ND_E_FILE_WRITE, folder, "cannot make folder '%s': %s", folder, strerror(errno));
-    else if (status == ND_OK) {
-        work->folder = template;
-        template = NULL;
-        nd_strbuf_printf(&scratch, "%s/.context", work->folder);
-        work->scratch = nd_strbuf_take(&scratch);
-        status = work->scratch != NULL ? nd_dir_make(work->scratch, err) : nd_fail_memory(err);
-    }
-    free(parent);
-    return status;
+    *final_path = strndup(folder, n);
+    ND_FREED char *parent = *final_path != NULL ? nd_path_dir(*final_path) : NULL;
+    ND_TRY_MEMORY(parent != NULL, err);
+    ND_FREED char *full_parent = realpath(parent, NULL); /* the agent works elsewhere */
+    if (full_parent == NULL)
+        return nd_fail(err, ND_E_FILE_WRITE, parent, "cannot find folder '%s': %s", parent, strerror(errno));
+    ND_FREED char *template = nd_text("%s/.npudiff-prepare-XXXXXX", full_parent);
+    ND_TRY_MEMORY(template != NULL, err);
+    if (mkdtemp(template) == NULL)
+        return nd_fail(err, ND_E_FILE_WRITE, folder, "cannot make folder '%s': %s", folder, strerror(errno));
+    work->folder = template;
+    template = NULL;
+    work->scratch = nd_text("%s/.context", work->folder);
+    return work->scratch != NULL ? nd_dir_make(work->scratch, err) : nd_fail_memory(err);
 }
 
 static enum nd_status publish(struct nd_prepare_work *work, const char *final_path, struct nd_error *err)
@@ -444,8 +430,7 @@ static enum nd_status publish(struct nd_prepare_work *work, const char *final_pa
 
 void nd_prepare_work_deinit(struct nd_prepare_work *work)
 {
-    if (work->folder != NULL)
-        nd_dir_remove(work->folder);
+    nd_dir_remove(work->folder);
     nd_native_deinit(&work->native);
     ND_FREE_ALL(work->folder, work->scratch, work->tensors, work->fed, work->inputs, work->outputs,
                 work->digests);

@@ -6,9 +6,9 @@
 #include <time.h>
 
 #include "core/files/file.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "devices/agent/agent.h"
-#include "devices/agent/spool/record_fields.h"
+#include "devices/agent/spool/spool.h"
 #include "npudiff/core/parse.h"
 #include "record/qnn/prepare_internal.h"
 
@@ -124,21 +124,17 @@ static enum nd_status add_script(const struct pack *pack, const char *scratch, s
     size_t n = text.len;
     ND_FREED char *script = nd_strbuf_take(&text);
     ND_FREED char *path = nd_path_join(scratch, "expand.sh");
-    enum nd_status status =
-        script != NULL && path != NULL ? nd_file_put(path, script, n, err) : nd_fail_memory(err);
-    if (status == ND_OK)
-        status = nd_bundle_add(bundle, "expand.sh", path, true, err);
-    for (size_t i = 0; status == ND_OK && i < pack->n; i++) {
-        char *packed = pack_path(scratch, i);
-        status = packed != NULL ? nd_bundle_add(bundle, nd_path_base(packed), packed, false, err)
-                                : nd_fail_memory(err);
-        free(packed);
+    ND_TRY(script != NULL && path != NULL ? nd_file_put(path, script, n, err) : nd_fail_memory(err));
+    ND_TRY(nd_bundle_add(bundle, "expand.sh", path, true, err));
+    for (size_t i = 0; i < pack->n; i++) {
+        ND_FREED char *packed = pack_path(scratch, i);
+        ND_TRY_MEMORY(packed != NULL, err);
+        ND_TRY(nd_bundle_add(bundle, nd_path_base(packed), packed, false, err));
     }
-    return status;
+    return ND_OK;
 }
 
-/* prepare_remote.c: the inputs of the folder, packed, and the script that unpacks them there, into the bundle.
- */
+/* The inputs of the folder, packed, and the script that unpacks them there, into the bundle. */
 static enum nd_status nd_prepared_pack(const char *folder, const char *scratch, struct nd_bundle *bundle,
                                        struct nd_error *err)
 {
@@ -163,26 +159,23 @@ enum { SAID_BYTES = 1 << 20, EXPAND_LIMIT_S = 1800 };
 static enum nd_status collect_folder(struct nd_bundle *bundle, const char *folder, const char *prefix,
                                      struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     struct dirent *entry;
-    DIR *list = opendir(folder);
+    ND_CLEANUP(nd_dir_close) DIR *list = opendir(folder);
     if (list == NULL)
         return nd_fail(err, ND_E_FILE_OPEN, folder, "cannot open '%s': %s", folder, strerror(errno));
-    while (status == ND_OK && (entry = readdir(list)) != NULL) {
+    while ((entry = readdir(list)) != NULL) {
         struct stat info;
         bool is_packed = prefix[0] == '\0' && strcmp(entry->d_name, "inputs") == 0;
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 || is_packed)
             continue;
-        char *name = nd_text("%s%s%s", prefix, prefix[0] != '\0' ? "/" : "", entry->d_name);
-        char *path = nd_path_join(folder, entry->d_name);
-        status = name == NULL || path == NULL ? nd_fail_memory(err)
-                 : stat(path, &info) == 0 && S_ISDIR(info.st_mode)
-                     ? collect_folder(bundle, path, name, err)
-                     : nd_bundle_add(bundle, name, path, strcmp(name, "run.sh") == 0, err);
-        ND_FREE_ALL(name, path);
+        ND_FREED char *name = nd_text("%s%s%s", prefix, prefix[0] != '\0' ? "/" : "", entry->d_name);
+        ND_FREED char *path = nd_path_join(folder, entry->d_name);
+        ND_TRY(name == NULL || path == NULL ? nd_fail_memory(err)
+               : stat(path, &info) == 0 && S_ISDIR(info.st_mode)
+                   ? collect_folder(bundle, path, name, err)
+                   : nd_bundle_add(bundle, name, path, strcmp(name, "run.sh") == 0, err));
     }
-    closedir(list);
-    return status;
+    return ND_OK;
 }
 
 /* Flat: the loader looks for all of them in one folder. */
@@ -500,28 +493,26 @@ static enum nd_status read_tensors(const struct nd_returned *returned, const str
     const char *label = returned->capture->device->label;
     size_t n_bytes = bytes_of(returned, sample, first, last);
     size_t at = bytes_of(returned, sample, 0, first);
-    char *text = reading_command(returned, sample, batch, first, last);
+    ND_FREED char *text = reading_command(returned, sample, batch, first, last);
     const struct nd_remote_command command = {.text = text,
                                               .stdout_limit_bytes = batch->n * n_bytes + 1,
                                               .time_limit_s = 60 + (double)(batch->n * n_bytes) * 1e-6};
-    enum nd_status status = text != NULL ? nd_transport_run(returned->remote->transport, &command, &reply, err)
-                                         : nd_fail_memory(err);
-    free(text);
+    ND_TRY_MEMORY(text != NULL, err);
+    ND_TRY(nd_transport_run(returned->remote->transport, &command, &reply, err));
     size_t n_whole = 0;
-    while (status == ND_OK && n_whole < batch->n && (n_whole + 1) * n_bytes <= reply.out_bytes) {
+    while (n_whole < batch->n && (n_whole + 1) * n_bytes <= reply.out_bytes) {
         memcpy(batch->rows + n_whole * batch->row_bytes + at, reply.out + n_whole * n_bytes, n_bytes);
         n_whole++;
     }
-    if (status == ND_OK && n_whole < batch->n_whole)
+    if (n_whole < batch->n_whole)
         batch->n_whole = n_whole;
     if (reply.errors != NULL)
         reply.errors[strcspn(reply.errors, "\r\n")] = '\0'; /* the first line is the cause */
-    if (status == ND_OK && (reply.exit_code != 0 || reply.out_bytes != batch->n * n_bytes))
-        status =
-            nd_fail(err, ND_E_DEVICE_OUTPUT, label, "result %zu of qnn-net-run on device '%s' is not whole: %s",
-                    batch->first + n_whole, label,
-                    reply.errors != NULL && reply.errors[0] != '\0' ? reply.errors : "too few bytes");
-    return status;
+    if (reply.exit_code != 0 || reply.out_bytes != batch->n * n_bytes)
+        return nd_fail(err, ND_E_DEVICE_OUTPUT, label,
+                       "result %zu of qnn-net-run on device '%s' is not whole: %s", batch->first + n_whole,
+                       label, reply.errors != NULL && reply.errors[0] != '\0' ? reply.errors : "too few bytes");
+    return ND_OK;
 }
 
 /* As many results as make sense at once, but not beyond n_results. */
@@ -627,9 +618,8 @@ static enum nd_status nd_prepared_spool(const struct nd_returned *returned, stru
         status = store_all(returned, &sample, store, err);
     /* What was whole before one that is not is kept. */
     enum nd_status finished = nd_store_finish(&store, status == ND_OK ? err : NULL);
-    for (size_t e = 0; sample.data != NULL && e < sample.n; e++)
-        free(sample.data[e]);
-    ND_FREE_ALL(sample.views, sample.pointers, sample.data, sample.output_of, sample.input_of);
+    ND_FREE_ITEMS(sample.data, sample.n);
+    ND_FREE_ALL(sample.views, sample.pointers, sample.output_of, sample.input_of);
     if (status == ND_OK)
         status = finished;
     if (status == ND_OK)

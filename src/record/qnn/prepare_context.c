@@ -1,11 +1,10 @@
-/* The context binary: made by the provider in an agent process, described by the SDK, held against the model.
- */
+/* The context binary: made by the provider in an agent, described by the SDK, held against the model. */
 #include <stdio.h>
 #include <sys/stat.h>
 
 #include "core/files/file.h"
 #include "core/memory.h"
-#include "devices/agent/spool/record_fields.h"
+#include "devices/agent/spool/spool.h"
 #include "devices/launch.h"
 #include "devices/runtimes/sdk.h"
 #include "record/qnn/prepare_internal.h"
@@ -14,8 +13,7 @@ static const char stripped_model[] = "model.onnx";
 
 /* ---- making it ---- */
 
-/* The device with the session entries that make ONNX Runtime keep the context. Arrays are new, texts borrowed.
- */
+/* The device with session entries that make ONNX Runtime keep the context. Arrays are new, texts borrowed. */
 static enum nd_status add_entries(const struct nd_device *from, struct nd_device *to, struct nd_error *err)
 {
     static char *const entries[][2] = {
@@ -68,8 +66,7 @@ static enum nd_status run_agent(const struct nd_prepare_work *work, const struct
     ND_TRY(nd_job_write(&capture->job, job_path, err));
     const struct nd_agent_start start = {
         .agent = agent, .folder = work->scratch, .options = capture->options, .label = work->device->label};
-    ND_TRY(nd_agent_launch(&start, exit, err));
-    return ND_OK;
+    return nd_agent_launch(&start, exit, err);
 }
 
 static enum nd_status make_context(const struct nd_prepare_work *work, struct nd_agent_exit *exit,

@@ -52,8 +52,7 @@ static void nd_runtime_trial_close(struct nd_runtime_trial *trial)
 {
     nd_probe_destroy(&trial->probe);
     nd_model_destroy(&trial->model);
-    if (trial->folder != NULL)
-        nd_dir_remove(trial->folder);
+    nd_dir_remove(trial->folder);
     free(trial->folder);
     *trial = (struct nd_runtime_trial){0};
 }
@@ -127,9 +126,7 @@ static enum nd_status nd_runtime_trial_run(struct nd_runtime_trial *trial, const
                   *path = nd_path_join(trial->folder, "trial.h5");
     ND_TRY(text != NULL && path != NULL ? nd_device_parse(text, &device, err) : nd_fail_memory(err));
     ND_TRY(run_device(trial, &device, path, &out->failure, err));
-    if (out->failure.id == 0)
-        ND_TRY(read_capture(path, out, err));
-    return ND_OK;
+    return out->failure.id == 0 ? read_capture(path, out, err) : ND_OK;
 }
 
 /* One runtime being looked at; `row` is its part of the report. */
@@ -410,30 +407,25 @@ static enum nd_status check_one(const struct nd_runtime_checking *how, const str
 static enum nd_status check_all(const char *id, const struct nd_runtime_checking *how, json_t *runtimes,
                                 bool *is_fine, struct nd_error *err)
 {
-    struct nd_runtime_list list;
+    ND_CLEANUP(nd_runtimes_deinit) struct nd_runtime_list list = {0};
     const char *missing = NULL;
-    enum nd_status status = nd_runtimes_list(&list, err);
-    if (status != ND_OK)
-        return status;
-    for (size_t i = 0; status == ND_OK && i < list.n; i++) {
+    ND_TRY(nd_runtimes_list(&list, err));
+    for (size_t i = 0; i < list.n; i++) {
         const struct nd_runtime_info *info = &list.items[i];
         if (id != NULL && strcmp(info->id, id) != 0)
             continue;
         missing = info->missing;
         if (nd_path_exists(info->folder)) /* else it is only known */
-            status = check_one(how, info, runtimes, is_fine, err);
+            ND_TRY(check_one(how, info, runtimes, is_fine, err));
     }
-    if (status == ND_OK && json_array_size(runtimes) == 0) {
-        if (id != NULL && missing != NULL)
-            status = nd_fail(err, ND_E_RUNTIME_MISSING, id, "runtime '%s' cannot be checked: %s", id, missing);
-        else if (id != NULL)
-            status = nd_runtime_fail_unknown(&list, id, err);
-        else
-            status = nd_fail(err, ND_E_RUNTIME_MISSING, NULL,
-                             "no runtime is installed; install one with 'tools/setup'");
-    }
-    nd_runtimes_deinit(&list);
-    return status;
+    if (json_array_size(runtimes) > 0)
+        return ND_OK;
+    if (id == NULL)
+        return nd_fail(err, ND_E_RUNTIME_MISSING, NULL,
+                       "no runtime is installed; install one with 'tools/setup'");
+    return missing != NULL
+               ? nd_fail(err, ND_E_RUNTIME_MISSING, id, "runtime '%s' cannot be checked: %s", id, missing)
+               : nd_runtime_fail_unknown(&list, id, err);
 }
 
 enum nd_status nd_runtimes_check(const char *id, const struct nd_runtime_checking *how, char **report,
@@ -443,18 +435,13 @@ enum nd_status nd_runtimes_check(const char *id, const struct nd_runtime_checkin
     ND_TRY(nd_options_read(&own, sizeof own, how, err));
     how = &own;
     bool is_fine = true;
-    json_t *runtimes = json_array();
-    enum nd_status status = runtimes != NULL ? ND_OK : nd_fail_memory(err);
-    if (status == ND_OK)
-        status = check_all(id, how, runtimes, &is_fine, err);
-    json_t *root = json_pack("{s:o}", "runtimes", runtimes);
-    char *text = status == ND_OK && root != NULL ? nd_json_dumps(root, JSON_INDENT(2)) : NULL;
-    json_decref(root);
-    if (status == ND_OK && text == NULL)
-        status = nd_fail_memory(err);
-    if (status == ND_OK) {
-        *report = text;
-        *exit_code = is_fine ? ND_EXIT_SAME : ND_EXIT_DEVICE_FAILED;
-    }
-    return status;
+    json_auto_t *runtimes = json_array();
+    ND_TRY_MEMORY(runtimes != NULL, err);
+    ND_TRY(check_all(id, how, runtimes, &is_fine, err));
+    json_auto_t *root = json_pack("{s:O}", "runtimes", runtimes);
+    char *text = root != NULL ? nd_json_dumps(root, JSON_INDENT(2)) : NULL;
+    ND_TRY_MEMORY(text != NULL, err);
+    *report = text;
+    *exit_code = is_fine ? ND_EXIT_SAME : ND_EXIT_DEVICE_FAILED;
+    return ND_OK;
 }

@@ -11,7 +11,7 @@
 #include "core/items.h"
 #include "core/tensors/sha256.h"
 #include "core/text/strbuf.h"
-#include "devices/agent/spool/record_fields.h"
+#include "devices/agent/spool/spool.h"
 #include "devices/launch.h"
 #include "devices/phones/remote.h"
 #include "npudiff/capture/logs.h"
@@ -36,10 +36,9 @@ static enum nd_status write_log(struct nd_capture_writer *writer, const char *na
     struct nd_log_summary summary;
     const struct nd_log_options options = {
         .struct_size = sizeof options, .name = name, .visit = nd_log_findings_add, .context = findings};
-    enum nd_status status = nd_capture_writer_log(writer, name, text, n, err);
-    if (status == ND_OK)
-        status = nd_log_read_bytes(text, n, &options, &summary, err);
-    return status == ND_OK && findings->failed ? nd_fail_memory(err) : status;
+    ND_TRY(nd_capture_writer_log(writer, name, text, n, err));
+    ND_TRY(nd_log_read_bytes(text, n, &options, &summary, err));
+    return findings->failed ? nd_fail_memory(err) : ND_OK;
 }
 
 static enum nd_status write_runtime_log(struct nd_capture_writer *writer, const struct nd_spool_index *index,
@@ -88,8 +87,7 @@ static enum nd_status read_stdout(const char *path, char **out, size_t *n, struc
         *n =
             status == ND_OK && fseek(file, size - kept, SEEK_SET) == 0 ? fread(*out, 1, (size_t)kept, file) : 0;
     }
-    if (file != NULL)
-        fclose(file);
+    nd_stdio_close(&file);
     return status;
 }
 
@@ -256,9 +254,8 @@ static enum nd_status find_all_providers(struct nd_assembled_graph *graph, const
 
 static void nd_assembled_graph_deinit(struct nd_assembled_graph *graph)
 {
-    for (size_t e = 0; e < graph->n_tensors; e++)
-        nd_tensor_deinit(&graph->tensors[e]);
-    ND_FREE_ALL(graph->tensors, graph->providers);
+    ND_DEINIT_EACH(nd_tensor_deinit, graph->tensors, graph->n_tensors);
+    free(graph->providers);
     free_nodes(graph->nodes, graph->n_nodes);
     free_nodes(graph->later_nodes, graph->n_later_nodes);
     *graph = (struct nd_assembled_graph){0};
@@ -315,9 +312,8 @@ static enum nd_status write_libraries(struct nd_capture_writer *writer, const st
     for (size_t i = 0; status == ND_OK && i < index->n_libraries; i++) {
         char *path = nd_fields_text(&index->libraries[i], "path");
         char *build_id = nd_fields_text(&index->libraries[i], "build_id");
-        if (path != NULL && build_id != NULL) {
+        if (path != NULL && build_id != NULL)
             lines[i] = nd_text("%s%c%s", path, '\0', build_id);
-        }
         ND_FREE_ALL(path, build_id);
         if (lines[i] == NULL)
             status = nd_fail_memory(err);

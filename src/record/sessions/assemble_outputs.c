@@ -6,13 +6,12 @@
 
 #include "capture/hdf5/chunk_decode.h"
 #include "core/files/file.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/tensors/digest_internal.h"
 #include "devices/agent/spool/job_file.h"
-#include "devices/agent/spool/record_fields.h"
+#include "devices/agent/spool/spool.h"
 
-/* Memory that is out does not make a record a bad one, at which the spool would end: *status tells them apart.
- */
+/* Memory that is out does not make a record bad, at which the spool would end: *status tells them apart. */
 static bool add_piece(struct nd_spool_pieces *pieces, const struct nd_record *record, enum nd_status *status)
 {
     if (!nd_grow((void **)&pieces->items, &pieces->capacity, pieces->n + 1, sizeof *pieces->items)) {
@@ -131,8 +130,7 @@ static bool is_repeat_in_range(const struct nd_spool_index *index, const struct 
            record->index[3] > 0 && record->index[3] < index->n_max;
 }
 
-/* False ends the reading: the spool is at its end, a record cannot be ours, or memory is out, which *status
- * says. */
+/* False ends the reading: the spool ends, a record cannot be ours, or memory is out, which *status says. */
 static bool take_record(struct nd_spool_index *index, const struct nd_record *record, enum nd_status *status)
 {
     switch (record->kind) {
@@ -238,33 +236,26 @@ static void find_complete_samples(struct nd_spool_index *index)
 enum nd_status nd_spool_index_open(const char *path, const struct nd_spool_request *request,
                                    struct nd_spool_index *out, struct nd_error *err)
 {
+    ND_CLEANUP(nd_spool_index_close)
     struct nd_spool_index index = {.n_tensors = request->n_tensors,
                                    .n_repeats = request->n_repeats,
                                    .n_max = request->has_reruns ? ND_RERUN_MAX : request->n_repeats,
                                    .n_probes = request->n_probes,
                                    .n_passes = request->n_passes,
                                    .pass_of_tensor = request->pass_of_tensor};
-    if (!make_tables(&index, request)) {
-        nd_spool_index_close(&index);
-        return nd_fail_memory(err);
-    }
-    enum nd_status status = nd_path_exists(path) ? nd_spool_reader_open(&index.reader, path, err) : ND_OK;
+    ND_TRY_MEMORY(make_tables(&index, request), err);
+    if (nd_path_exists(path))
+        ND_TRY(nd_spool_reader_open(&index.reader, path, err));
     struct nd_record record;
     enum nd_status taken = ND_OK;
-    while (status == ND_OK && nd_spool_next(&index.reader, &record) && take_record(&index, &record, &taken))
+    while (nd_spool_next(&index.reader, &record) && take_record(&index, &record, &taken))
         ;
-    if (taken != ND_OK)
-        status = nd_fail_memory(err);
-    if (status != ND_OK) {
-        nd_spool_index_close(&index);
-        return status;
-    }
+    ND_TRY_MEMORY(taken == ND_OK, err);
     sort_pieces(&index.chunks);
     sort_pieces(&index.fragments);
     sort_pieces(&index.repeats);
     find_complete_samples(&index);
-    *out = index;
-    return ND_OK;
+    return ND_GIVE(out, index);
 }
 
 /* The digest of one tensor in one run of a complete sample; false when there was no such run, or it cannot be
@@ -284,9 +275,8 @@ void nd_spool_index_close(struct nd_spool_index *index)
 {
     for (size_t p = 0; index->probes != NULL && p < index->n_probes; p++)
         ND_FREE_ALL(index->probes[p].acknowledged, index->probes[p].digests, index->probes[p].latency_us);
-    for (size_t i = 0; i < index->n_kept; i++)
-        free(index->kept[i]);
-    ND_FREE_ALL(index->probes, index->outputs, index->n_tensors_of_pass, index->place_in_pass, index->kept,
+    ND_FREE_ITEMS(index->kept, index->n_kept);
+    ND_FREE_ALL(index->probes, index->outputs, index->n_tensors_of_pass, index->place_in_pass,
                 index->chunks.items, index->fragments.items, index->repeats.items, index->nodes,
                 index->later_nodes, index->libraries, index->logs);
     nd_spool_reader_close(&index->reader);
@@ -360,9 +350,10 @@ enum nd_status nd_assemble_reruns(struct nd_capture_writer *writer, const struct
     if (n_max == 0 || probe->n_samples == 0)
         return ND_OK;
     size_t n_runs = ND_RERUN_SAMPLES * n_max;
-    size_t(*runs)[2] = nd_calloc(n_runs, sizeof *runs);
+    ND_FREED size_t(*runs)[2] = nd_calloc(n_runs, sizeof *runs);
     ND_FREED struct nd_digest *digests = nd_calloc(n_runs * index->n_tensors, sizeof *digests);
-    for (size_t s = 0; runs != NULL && digests != NULL && s < probe->n_samples && s < ND_RERUN_SAMPLES; s++)
+    ND_TRY_MEMORY(runs != NULL && digests != NULL, err);
+    for (size_t s = 0; s < probe->n_samples && s < ND_RERUN_SAMPLES; s++)
         for (size_t r = index->n_repeats; r < index->n_max; r++) {
             bool is_any = false;
             for (size_t e = 0; e < index->n_tensors; e++)
@@ -374,11 +365,7 @@ enum nd_status nd_assemble_reruns(struct nd_capture_writer *writer, const struct
     reruns.n = n;
     reruns.sample_repeat = (const size_t(*)[2])runs;
     reruns.digests = digests;
-    enum nd_status status = runs != NULL && digests != NULL
-                                ? nd_capture_writer_reruns(writer, probe, &reruns, err)
-                                : nd_fail_memory(err);
-    free(runs);
-    return status;
+    return nd_capture_writer_reruns(writer, probe, &reruns, err);
 }
 
 /* Where the chunk in work comes from, and room for it. */
@@ -568,34 +555,29 @@ static enum nd_status write_repeats(struct nd_capture_writer *writer, const stru
 {
     const struct nd_spool_pieces *pieces = &source->index->repeats;
     size_t n = 0, total_bytes = 0;
-    size_t(*rows)[2] = nd_calloc(pieces->n, sizeof *rows);
-    unsigned char *data = NULL;
-    enum nd_status status = rows != NULL ? ND_OK : nd_fail_memory(err);
-    for (size_t i = 0; status == ND_OK && i < pieces->n; i++) {
+    ND_FREED size_t(*rows)[2] = nd_calloc(pieces->n, sizeof *rows);
+    ND_FREED unsigned char *data = NULL;
+    ND_TRY_MEMORY(rows != NULL, err);
+    for (size_t i = 0; i < pieces->n; i++) {
         const struct nd_spool_piece *piece = &pieces->items[i];
         if (piece->probe != source->probe || piece->tensor != source->tensor ||
             piece->first >= probe->n_samples)
             continue;
+        if (piece->payload_bytes != sample_bytes)
+            return fail_missing(tensor, piece->first, err);
         unsigned char *grown = realloc(data, total_bytes + sample_bytes);
-        if (grown == NULL || piece->payload_bytes != sample_bytes) {
-            ND_FREE_ALL(grown != NULL ? grown : data, rows);
-            return grown == NULL ? nd_fail_memory(err) : fail_missing(tensor, piece->first, err);
-        }
+        ND_TRY_MEMORY(grown != NULL, err);
         data = grown;
-        status =
-            nd_spool_load(&source->index->reader, piece->offset_bytes, data + total_bytes, sample_bytes, err);
-        if (status == ND_OK)
-            status = check_bytes(source, tensor, (size_t[]){piece->first, piece->second},
-                                 nd_digest_bytes(data + total_bytes, sample_bytes), err);
+        ND_TRY(
+            nd_spool_load(&source->index->reader, piece->offset_bytes, data + total_bytes, sample_bytes, err));
+        ND_TRY(check_bytes(source, tensor, (size_t[]){piece->first, piece->second},
+                           nd_digest_bytes(data + total_bytes, sample_bytes), err));
         total_bytes += sample_bytes;
         rows[n][0] = piece->first;
         rows[n++][1] = piece->second;
     }
     const struct nd_capture_repeats repeats = {(const size_t(*)[2])rows, n, data};
-    if (status == ND_OK)
-        status = nd_capture_writer_repeats(writer, probe, tensor, &repeats, err);
-    ND_FREE_ALL(rows, data);
-    return status;
+    return nd_capture_writer_repeats(writer, probe, tensor, &repeats, err);
 }
 
 enum nd_status nd_assemble_outputs(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,

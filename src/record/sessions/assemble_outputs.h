@@ -119,8 +119,7 @@ enum nd_status nd_assemble_outputs(struct nd_capture_writer *writer, const struc
                                    const struct nd_tensor *tensor, const char *provider,
                                    const struct nd_output_source *source, struct nd_error *err);
 
-/* From a spool to a capture: what the agent recorded, joined with what the host knows of device, model and
- * probes. */
+/* From a spool to a capture: what the agent recorded, and what the host knows of device, model and probes. */
 
 struct nd_remote_library;
 

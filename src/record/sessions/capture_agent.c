@@ -1,12 +1,10 @@
-/* The agents of a capture: one session, run here or on another machine, and what its spool says it did; the
- * run, whole or in passes (docs/reference/devices.md#passes); and sessions that are only tried, to see where
- * nodes go. */
+/* The agents of a capture: one session, run here or elsewhere, and what its spool says it did; the run, whole
+ * or in passes (docs/reference/devices.md#passes); and sessions that are only tried, to see where nodes go. */
 #include <stdio.h>
 
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
-#include "devices/agent/spool/record_fields.h"
 #include "devices/agent/spool/spool.h"
 #include "devices/launch.h"
 #include "devices/phones/remote.h"
@@ -75,9 +73,9 @@ static enum nd_status nd_tried_read(const char *folder, const struct nd_agent_ex
 {
     ND_CLEANUP(nd_tried_deinit) struct nd_tried trial = {0};
     struct session_facts facts = {0};
-    struct nd_spool_reader reader = {0};
+    ND_CLEANUP(nd_spool_reader_close) struct nd_spool_reader reader = {0};
     struct nd_record record;
-    char *spool = nd_path_join(folder, "spool.nds");
+    ND_FREED char *spool = nd_path_join(folder, "spool.nds");
     enum nd_status status = spool != NULL ? ND_OK : nd_fail_memory(err);
     if (status == ND_OK && nd_path_exists(spool))
         status = nd_spool_reader_open(&reader, spool, err);
@@ -85,8 +83,6 @@ static enum nd_status nd_tried_read(const char *folder, const struct nd_agent_ex
         status = take_fact(&record, &facts, err);
     trial.fell_back = facts.fell_back;
     judge_end(&facts, exit, &trial, is_of_session);
-    nd_spool_reader_close(&reader);
-    free(spool);
     return status == ND_OK ? ND_GIVE(out, trial) : status;
 }
 
@@ -156,27 +152,25 @@ static enum nd_status run_trial(struct nd_tries *trials, const struct nd_agent_j
 
 /* ---- outputs of one sample ---- */
 
-/* The digests of a run's first sample; *digests stays NULL where there is none. n: how many there have to be.
- */
+/* The digests of a run's first sample; *digests stays NULL where there is none. n: how many there must be. */
 static enum nd_status read_digests(const char *folder, size_t n, struct nd_digest **digests,
                                    struct nd_error *err)
 {
     ND_CLEANUP(nd_spool_reader_close) struct nd_spool_reader reader = {0};
     struct nd_record record = {0};
     ND_FREED char *spool = nd_path_join(folder, "spool.nds");
-    enum nd_status status = spool != NULL ? ND_OK : nd_fail_memory(err);
-    if (status == ND_OK && nd_path_exists(spool))
-        status = nd_spool_reader_open(&reader, spool, err);
+    ND_TRY_MEMORY(spool != NULL, err);
+    if (nd_path_exists(spool))
+        ND_TRY(nd_spool_reader_open(&reader, spool, err));
     bool is_found = false;
-    while (status == ND_OK && !is_found && nd_spool_next(&reader, &record))
+    while (!is_found && nd_spool_next(&reader, &record))
         is_found = record.kind == ND_RECORD_SAMPLE;
     if (is_found && record.payload_bytes == n * sizeof **digests) {
         *digests = nd_calloc(n, sizeof **digests);
-        status = *digests == NULL
-                     ? nd_fail_memory(err)
-                     : nd_spool_load(&reader, record.offset_bytes, *digests, n * sizeof **digests, err);
+        ND_TRY_MEMORY(*digests != NULL, err);
+        ND_TRY(nd_spool_load(&reader, record.offset_bytes, *digests, n * sizeof **digests, err));
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status add_tensor(const struct nd_capture_job *capture, size_t tensor, struct nd_agent_job *job,
@@ -300,6 +294,21 @@ static enum nd_status try_outputs(struct nd_tries *trials, struct nd_tried *out,
     return try_session(trials, outputs, n, out, has_sample ? digests : NULL, err);
 }
 
+/* Records a tensor of the model, by its index, through the floats that its DequantizeLinear makes, or again as
+ * quantised values. */
+static bool nd_capture_job_use_floats(struct nd_capture_job *capture, size_t tensor, bool as_floats)
+{
+    struct nd_dequantised floats;
+    if (!nd_model_find_dequantised(capture->model, tensor, &floats) || capture->as_floats[tensor] == as_floats)
+        return false;
+    if (!as_floats)
+        nd_job_remove_float_node(&capture->job, floats.node);
+    else if (!nd_job_add_float_node(&capture->job, floats.node))
+        return false;
+    capture->as_floats[tensor] = as_floats;
+    return true;
+}
+
 /* nd_recording.use_floats; context: struct nd_tries. */
 static bool nd_tries_use_floats(void *context, size_t tensor, bool as_floats)
 {
@@ -353,8 +362,7 @@ static enum nd_status try_floats(struct nd_tries *trials, struct nd_tried *trial
 /* The least that a capture can show: tries the session that exposes the model's outputs alone, and keeps the
  * nodes that fall there as the device's own, and how long it took as the measure of all others. *holds is false
  * where there is no such session. Where the codes of the outputs are not to be had without a node that falls,
- * but their floats are, as the model itself gives them, the outputs are recorded through their floats from then
- * on. */
+ * but their floats are, as the model gives them, the outputs are recorded through their floats from then on. */
 static enum nd_status nd_tries_begin(struct nd_tries *trials, bool *holds, struct nd_error *err)
 {
     ND_CLEANUP(nd_tried_deinit) struct nd_tried trial = {0};
@@ -541,9 +549,8 @@ static enum nd_status read_missing(const struct nd_capture_job *capture, const c
     return ND_OK;
 }
 
-/* The passes as they are, less what is left out. n_passes stays 0 where there is nothing to plan: nothing is
- * left out, or an output of the model is, or all that the first pass records, which the others are held
- * against. */
+/* The passes as they are, less what is left out. n_passes stays 0 where there is nothing to plan: none is left
+ * out, or an output of the model is, or all that the first pass records, which the others are held against. */
 static enum nd_status keep_passes(const struct nd_capture_job *capture, struct nd_pass_plan *plan,
                                   struct nd_error *err)
 {
@@ -677,8 +684,7 @@ static enum nd_status find_changed(const struct nd_tries *trials, const char *fo
 }
 
 /* Looking changed what the model gives: plans again with sessions that run a sample, which must come out the
- * same. A device that gives other outputs each time cannot be asked; then passes are not held against each
- * other. */
+ * same. A device that gives other outputs each time cannot be asked; then passes are not compared. */
 static enum nd_status run_checked(struct nd_capture_job *capture, struct nd_tries *trials, char **folder,
                                   struct nd_agent_exit *exit, struct nd_error *err)
 {

@@ -320,6 +320,15 @@ static enum nd_status count_kept(const char *path, const struct nd_capture_optio
     return ND_OK;
 }
 
+/* What was moved to and from the machine until now, as a line of text. */
+static void nd_remote_describe_traffic(const struct nd_remote *remote, char *text, size_t size)
+{
+    const struct nd_transport_traffic *traffic = &remote->transport->traffic;
+    snprintf(text, size, "sent %llu bytes of files, received %llu bytes, %zu commands, link lost %zu times\n",
+             (unsigned long long)traffic->bytes_sent, (unsigned long long)traffic->bytes_received,
+             traffic->n_commands, traffic->n_lost);
+}
+
 static enum nd_status assemble(const struct nd_capture_job *capture, const char *folder,
                                const struct nd_agent_exit *exit, const char *path, struct nd_assembled *out,
                                struct nd_error *err)
@@ -330,13 +339,10 @@ static enum nd_status assemble(const struct nd_capture_job *capture, const char 
     ND_FREED char *stdout_path = nd_path_join(folder, "stdout.txt");
     ND_FREED const struct nd_tensor **tensors = nd_calloc(capture->n_tensors, sizeof *tensors);
     size_t n_kept = 0;
-    enum nd_status status = spool_path != NULL && stdout_path != NULL && tensors != NULL
-                                ? find_failed_prefix(capture, folder, exit, &failed, err)
-                                : nd_fail_memory(err);
-    if (status == ND_OK)
-        status = collect_provenance(capture, failed, &provenance, err);
-    if (status == ND_OK)
-        status = count_kept(path, capture->options, &n_kept, err);
+    ND_TRY_MEMORY(spool_path != NULL && stdout_path != NULL && tensors != NULL, err);
+    ND_TRY(find_failed_prefix(capture, folder, exit, &failed, err));
+    ND_TRY(collect_provenance(capture, failed, &provenance, err));
+    ND_TRY(count_kept(path, capture->options, &n_kept, err));
     for (size_t i = 0; tensors != NULL && i < capture->n_tensors; i++)
         tensors[i] = &capture->tensors[i];
     char transfer[160];
@@ -374,11 +380,10 @@ static enum nd_status assemble(const struct nd_capture_job *capture, const char 
         .untouched_why = capture->untouched_why,
         .is_reproducible = nd_is_reproducible(),
     };
-    if (status == ND_OK)
-        status = nd_capture_assemble(&assembly, out, err);
-    if (status == ND_OK && failed != NULL)
+    ND_TRY(nd_capture_assemble(&assembly, out, err));
+    if (failed != NULL)
         nd_error_context(&out->failure, "tensor '%s'", failed->name);
-    return status;
+    return ND_OK;
 }
 
 /* What would stop the writing at the end is found before anything runs. */
@@ -437,17 +442,14 @@ void nd_capture_forget_run(const char *path)
  * another machine they are there. */
 static enum nd_status make_folder(const char *path, bool resume, char **out, struct nd_error *err)
 {
-    char *folder = NULL, *purpose = purpose_of(path);
-    enum nd_status status = nd_dir_make_for(purpose, resume, &folder, err);
-    free(purpose);
-    if (status != ND_OK)
-        return status;
+    ND_FREED char *folder = NULL, *purpose = purpose_of(path);
+    ND_TRY(nd_dir_make_for(purpose, resume, &folder, err));
     *out = realpath(folder, NULL);
-    if (*out == NULL) {
-        status = nd_fail(err, ND_E_FILE_OPEN, folder, "cannot find '%s': %s", folder, strerror(errno));
-        nd_dir_remove(folder);
-    }
-    free(folder);
+    if (*out != NULL)
+        return ND_OK;
+    enum nd_status status =
+        nd_fail(err, ND_E_FILE_OPEN, folder, "cannot find '%s': %s", folder, strerror(errno));
+    nd_dir_remove(folder);
     return status;
 }
 

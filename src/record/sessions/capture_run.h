@@ -17,8 +17,7 @@ enum nd_status nd_capture_run_and_open(const struct nd_workload *workload, const
                                        const struct nd_capture_options *options, struct nd_capture **out,
                                        struct nd_error *failure, struct nd_error *err);
 
-/* Where there is nothing to do without that device: the failure becomes the error, "'MODEL' on 'DEVICE': ...".
- */
+/* Where nothing can be done without that device: the failure becomes the error, "'MODEL' on 'DEVICE': ...". */
 enum nd_status nd_capture_pass_on(const struct nd_error *failure, const struct nd_model *model,
                                   const struct nd_device *device, struct nd_error *err);
 
@@ -28,8 +27,7 @@ enum { ND_BINARY_BYTES = 64 };
  * what the binary says; "" when it says nothing. */
 const struct nd_chipset *nd_binary_chipset(const struct nd_prepared *binary, char name[static ND_BINARY_BYTES]);
 
-/* The agents of one capture: the run itself, here or on another machine, and the trials of where its nodes go.
- */
+/* The agents of one capture: the run itself, here or elsewhere, and the trials of where its nodes go. */
 
 /* Runs the job in one pass; where exposing the tensors moved nodes off the NPU, again in several. *folder:
  * where the run that counts left its spool and output, in new memory. Errors as nd_agent_launch. */

@@ -4,7 +4,7 @@
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
-#include "devices/agent/spool/record_fields.h"
+#include "devices/agent/spool/spool.h"
 #include "model/graph/loaded.h"
 #include "model/graph/parts.h"
 #include "npudiff/capture/logs.h"

@@ -18,10 +18,7 @@ void nd_fell_back_deinit(struct nd_fell_back *fell_back)
 
 bool nd_fell_back_has(const struct nd_fell_back *fell_back, const char *node)
 {
-    for (size_t i = 0; node != NULL && i < fell_back->n; i++)
-        if (strcmp(fell_back->names[i], node) == 0)
-            return true;
-    return false;
+    return nd_find_text(fell_back->names, fell_back->n, sizeof *fell_back->names, node) != NULL;
 }
 
 static bool has_same_stem(const char *a, const char *b)
@@ -203,8 +200,7 @@ static size_t part_kinds(struct nd_pass_candidate *x, size_t n)
     return best;
 }
 
-/* Moves the candidates of which is_near says that their kind is near what fell to the end; how many are in
- * front. */
+/* Moves candidates whose kind is near what fell, by is_near, to the end; how many are in front. */
 static size_t nd_part_suspects(struct nd_pass_candidate *x, size_t n, const bool *is_near)
 {
     return part_suspects(x, n, is_near, NULL);
@@ -404,9 +400,8 @@ void nd_pass_plan_deinit(struct nd_pass_plan *plan)
 {
     for (size_t i = 0; plan->reasons != NULL && i < plan->n_tensors; i++)
         free(plan->reasons[i]);
-    for (size_t p = 0; plan->passes != NULL && p < plan->n_passes; p++)
-        free(plan->passes[p].checks);
-    ND_FREE_ALL(plan->reasons, plan->passes, plan->pass_of_tensor);
+    ND_FREE_EACH(plan->passes, plan->n_passes, .checks);
+    ND_FREE_ALL(plan->reasons, plan->pass_of_tensor);
     *plan = (struct nd_pass_plan){0};
 }
 
@@ -489,18 +484,16 @@ static enum nd_status take_all(struct nd_planner *p, struct nd_tried *beside, st
 /* With the outputs beside it, as long as any tensor can be shown so. *seeded is false from then on. */
 static enum nd_status grow_later(struct nd_planner *p, bool *seeded, struct nd_error *err)
 {
-    struct nd_tried beside = {0};
-    enum nd_status status = ND_OK;
+    ND_CLEANUP(nd_tried_deinit) struct nd_tried beside = {0};
     begin_pass(p, *seeded);
     if (*seeded)
-        status = take_all(p, &beside, err);
-    if (status == ND_OK && *seeded && p->n_members == 0) {
+        ND_TRY(take_all(p, &beside, err));
+    if (*seeded && p->n_members == 0) {
         begin_pass(p, true);
-        status = nd_planner_grow(p, p->candidates, list_candidates(p), &beside, err);
+        ND_TRY(nd_planner_grow(p, p->candidates, list_candidates(p), &beside, err));
     }
-    nd_tried_deinit(&beside);
-    if (status != ND_OK || p->n_members > 0)
-        return status;
+    if (p->n_members > 0)
+        return ND_OK;
     *seeded = false;
     begin_pass(p, false);
     return nd_planner_grow(p, p->candidates, list_candidates(p), NULL, err);
@@ -509,8 +502,7 @@ static enum nd_status grow_later(struct nd_planner *p, bool *seeded, struct nd_e
 /* What a pass has that pass 0 has as well: the outputs, or what its tensors are computed from. */
 static enum nd_status choose_checks(struct nd_planner *p, struct nd_planned_pass *pass, struct nd_error *err)
 {
-    struct nd_tried trial = {0};
-    enum nd_status status = ND_OK;
+    ND_CLEANUP(nd_tried_deinit) struct nd_tried trial = {0};
     size_t n = 0;
     bool is_tried = p->with_outputs || p->with_sources;
     if (!is_tried)
@@ -518,16 +510,14 @@ static enum nd_status choose_checks(struct nd_planner *p, struct nd_planned_pass
     for (size_t i = 0; i < p->of->n_tensors; i++)
         n += p->is_shown[i] && !p->is_member[i];
     if (n > 0 && !is_tried)
-        status = nd_planner_try_shown(p, &trial, err);
+        ND_TRY(nd_planner_try_shown(p, &trial, err));
     bool do_hold = is_tried || trial.holds;
-    nd_tried_deinit(&trial);
     pass->checks = nd_calloc(n, sizeof *pass->checks);
-    if (status == ND_OK && pass->checks == NULL)
-        status = nd_fail_memory(err);
-    for (size_t i = 0; status == ND_OK && do_hold && i < p->of->n_tensors; i++)
+    ND_TRY_MEMORY(pass->checks != NULL, err);
+    for (size_t i = 0; do_hold && i < p->of->n_tensors; i++)
         if (p->is_shown[i] && !p->is_member[i])
             pass->checks[pass->n_checks++] = i;
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status end_pass(struct nd_planner *p, struct nd_error *err)

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "capture/hdf5/drivers.h"
+#include "capture/hdf5/libhdf5.h"
 #include "core/files/file.h"
 
 enum { N_SETS = 8, N_VALUES = 700, MAX_BYTES = 64 * 1024, STEP_BYTES = 512 };

@@ -11,7 +11,7 @@
 
 #include "core/files/file.h"
 #include "devices/agent/spool/job_file.h"
-#include "devices/agent/spool/record_fields.h"
+#include "devices/agent/spool/spool.h"
 
 struct place {
     char *folder;

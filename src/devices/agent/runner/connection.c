@@ -148,8 +148,7 @@ enum nd_frame_end nd_frame_read(int fd, uint64_t end_ns, uint64_t max_data_bytes
                                                                                 : missing(&from);
 }
 
-/* Chosen: a runner imports its libraries before it says hello, which takes the largest known one 15 s on a slow
- * disk. */
+/* Chosen: a runner imports its libraries before it says hello, which takes the largest 15 s on a slow disk. */
 static const uint64_t hello_limit_ns = UINT64_C(120) * 1000 * 1000 * 1000;
 /* For a runner to end after its standard input was closed; then it is killed. Chosen. */
 static const int end_limit_ms = 5000;
@@ -179,10 +178,8 @@ static bool wait_for(struct nd_runner_connection *connection, int limit_ms, int 
 
 static void close_pipes(struct nd_runner_connection *connection)
 {
-    if (connection->to >= 0)
-        close(connection->to);
-    if (connection->from >= 0)
-        close(connection->from);
+    nd_fd_close(&connection->to);
+    nd_fd_close(&connection->from);
     connection->to = connection->from = -1;
 }
 
@@ -436,10 +433,8 @@ static enum nd_status connect(struct nd_runner_connection *connection, const cha
         fcntl(to[1], F_SETFL, O_NONBLOCK); /* of this end: a runner that does not read delays nobody for ever */
         problem = nd_child_start(&child, &connection->pid);
     }
-    if (to[0] >= 0)
-        close(to[0]);
-    if (from[1] >= 0)
-        close(from[1]);
+    nd_fd_close(&to[0]);
+    nd_fd_close(&from[1]);
     if (connection->is_quiet && errors >= 0)
         close(errors);
     connection->to = to[1];

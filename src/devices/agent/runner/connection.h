@@ -86,8 +86,7 @@ struct nd_runner_question {
 enum nd_status nd_runner_ask(struct nd_runner_connection *connection, const struct nd_runner_question *question,
                              struct nd_error *err);
 
-/* Closes its input, and waits for it to leave by itself. ND_E_RUNNER_PROTOCOL: it does not, or not with exit
- * code 0. */
+/* Closes its input, and waits until it leaves. ND_E_RUNNER_PROTOCOL: it does not, or not with exit code 0. */
 enum nd_status nd_runner_leave(struct nd_runner_connection *connection, struct nd_error *err);
 
 /* The text of that key in what it said last; "" where there is none. Borrowed. */

@@ -18,7 +18,7 @@
 #include "core/documents/json_out.h"
 #include "core/error.h"
 #include "core/files/file.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "core/tensors/scales.h"
 #include "core/tensors/sha256.h"
 #include "core/text/strbuf.h"
@@ -58,20 +58,17 @@ static void read_build_id(const char *path, char *hex)
                 break;
         }
     elf_end(elf);
-    if (fd >= 0)
-        close(fd);
+    nd_fd_close(&fd);
 }
 
-/* Every file with code that the process has mapped: its path, and its build id ("" without one). Best effort.
- */
+/* Each file with code that the process has mapped: its path, and its build id ("" without one). Best effort. */
 static void nd_visit_mapped(pid_t pid, nd_library_visitor visit, void *context)
 {
     char name[64], line[4608], last[4352] = "";
     snprintf(name, sizeof name, "/proc/%ld/maps", (long)pid);
     FILE *maps = fopen(name, "re");
     if (maps == NULL || elf_version(EV_CURRENT) == EV_NONE) {
-        if (maps != NULL)
-            fclose(maps);
+        nd_stdio_close(&maps);
         return;
     }
     while (fgets(line, sizeof line, maps) != NULL) {
@@ -96,8 +93,7 @@ static size_t read_words(pid_t pid, char *words)
     snprintf(path, sizeof path, "/proc/%ld/cmdline", (long)pid);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t n = fd >= 0 ? read(fd, words, MAX_WORDS - 1) : -1;
-    if (fd >= 0)
-        close(fd);
+    nd_fd_close(&fd);
     words[n > 0 ? n : 0] = '\0';
     return n > 0 ? (size_t)n : 0;
 }
@@ -189,30 +185,24 @@ static pid_t running;
 enum nd_status nd_runtime_create(const struct nd_runtime_options *options, struct nd_runtime **out,
                                  struct nd_error *err)
 {
-    struct nd_runtime *runtime = nd_calloc(1, sizeof *runtime);
+    ND_CLEANUP(nd_runtime_destroy) struct nd_runtime *runtime = nd_calloc(1, sizeof *runtime);
     ND_TRY_MEMORY(runtime != NULL, err);
     runtime->connection.log = options->log;
     runtime->connection.log_context = options->log_context;
     runtime->connection.log_severity = options->log_severity;
-    enum nd_status status = nd_runner_start(&runtime->connection, options->ort_library, err);
-    if (status == ND_OK) {
-        const json_t *hello = runtime->connection.frame.message;
-        runtime->version = describe(hello, runtime->connection.name);
-        runtime->options = json_incref(json_object_get(hello, "options"));
-        nd_runner_measure(options->ort_library, runtime->connection.pid, runtime->program);
-        status = runtime->version != NULL ? ND_OK : nd_fail_memory(err);
-        if (status == ND_OK && strlen(runtime->version) > MAX_TEXT_BYTES)
-            status = nd_fail(err, ND_E_RUNNER_PROTOCOL, runtime->connection.name,
-                             "runner '%s' says hello with a version and versions of %zu bytes, and %d are the "
-                             "most that a capture keeps",
-                             runtime->connection.name, strlen(runtime->version), MAX_TEXT_BYTES);
-    }
+    ND_TRY(nd_runner_start(&runtime->connection, options->ort_library, err));
+    const json_t *hello = runtime->connection.frame.message;
+    runtime->version = describe(hello, runtime->connection.name);
+    runtime->options = json_incref(json_object_get(hello, "options"));
+    nd_runner_measure(options->ort_library, runtime->connection.pid, runtime->program);
+    ND_TRY_MEMORY(runtime->version != NULL, err);
+    if (strlen(runtime->version) > MAX_TEXT_BYTES)
+        return nd_fail(err, ND_E_RUNNER_PROTOCOL, runtime->connection.name,
+                       "runner '%s' says hello with a version and versions of %zu bytes, and %d are the "
+                       "most that a capture keeps",
+                       runtime->connection.name, strlen(runtime->version), MAX_TEXT_BYTES);
     running = runtime->connection.pid;
-    if (status == ND_OK)
-        *out = runtime;
-    else
-        nd_runtime_destroy(&runtime);
-    return status;
+    return ND_GIVE(out, runtime);
 }
 
 void nd_runtime_destroy(struct nd_runtime **runtime)
@@ -450,9 +440,8 @@ void nd_session_destroy(struct nd_runtime_session **session)
         tell_off_grid(s);
     for (size_t i = 0; i < s->n_inputs; i++)
         free(s->inputs[i].name);
-    for (size_t i = 0; i < s->n_outputs; i++)
-        nd_asked_deinit(&s->asked[i]);
-    ND_FREE_ALL(s->inputs, s->asked, s->outputs);
+    ND_DEINIT_EACH(nd_asked_deinit, s->asked, s->n_outputs);
+    ND_FREE_ALL(s->inputs, s->outputs);
     json_decref(s->ready);
     free(s);
     *session = NULL;

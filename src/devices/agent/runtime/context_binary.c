@@ -158,8 +158,7 @@ static enum nd_status tell(const struct qnn_binary *binary, visit_info visit, vo
                                          .inputs = inputs,
                                          .n_outputs = graph->body.n_outputs,
                                          .outputs = outputs};
-    ND_TRY(visit(context, &info, err));
-    return ND_OK;
+    return visit(context, &info, err);
 }
 
 enum nd_status nd_context_read(const char *library, const char *path, visit_info visit, void *context,
@@ -167,24 +166,21 @@ enum nd_status nd_context_read(const char *library, const char *path, visit_info
 {
     const struct qnn_system *system = NULL;
     const struct qnn_binary *binary = NULL;
-    void *handle = NULL, *bytes = NULL;
+    void *handle = NULL;
+    ND_FREED void *bytes = NULL;
     size_t n_bytes = 0;
     uint64_t info_bytes = 0;
-    enum nd_status status = load_system(library, &system, err);
-    if (status == ND_OK)
-        status = nd_file_read(path, max_context_bytes, &bytes, &n_bytes, err);
-    if (status == ND_OK && system->functions.create(&handle) != 0)
-        status = nd_fail(err, ND_E_RUNTIME_API, library, "'%s' cannot make a system context", library);
-    if (status == ND_OK) {
-        uint64_t code = system->functions.get_binary_info(handle, bytes, n_bytes, &binary, &info_bytes);
-        if (code != 0 || binary == NULL)
-            status = nd_fail(err, ND_E_PREPARE_CONTEXT, path, "'%s' is no context binary for '%s' (error %llu)",
-                             path, library, (unsigned long long)code);
-    }
-    if (status == ND_OK)
-        status = tell(binary, visit, context, err);
+    ND_TRY(load_system(library, &system, err));
+    ND_TRY(nd_file_read(path, max_context_bytes, &bytes, &n_bytes, err));
+    if (system->functions.create(&handle) != 0)
+        return nd_fail(err, ND_E_RUNTIME_API, library, "'%s' cannot make a system context", library);
+    uint64_t code = system->functions.get_binary_info(handle, bytes, n_bytes, &binary, &info_bytes);
+    enum nd_status status =
+        code == 0 && binary != NULL
+            ? tell(binary, visit, context, err)
+            : nd_fail(err, ND_E_PREPARE_CONTEXT, path, "'%s' is no context binary for '%s' (error %llu)", path,
+                      library, (unsigned long long)code);
     if (handle != NULL)
         system->functions.destroy(handle);
-    free(bytes);
     return status;
 }

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/memory.h"
+#include "core/items.h"
 #include "devices/agent/runtime/ort.h"
 #include "devices/agent/runtime/runtime.h"
 
@@ -77,9 +77,7 @@ const char *nd_ort_error_name(int code)
                                         "MODEL_LOAD_CANCELED",
                                         "MODEL_REQUIRES_COMPILATION",
                                         "NOT_FOUND"};
-    if (code < 0 || (size_t)code >= sizeof names / sizeof names[0])
-        return "UNKNOWN";
-    return names[code];
+    return code < 0 || (size_t)code >= sizeof names / sizeof names[0] ? "UNKNOWN" : names[code];
 }
 
 /* Turns a status of ONNX Runtime into ours and releases it: ND_OK for NULL, else ND_E_RUNTIME_CALL with
@@ -177,12 +175,9 @@ static enum nd_status read_tensor_info(const struct nd_ort *ort, const struct or
 static enum nd_status take_name(const struct nd_ort *ort, struct ort_allocator *allocator, char *theirs,
                                 char **out, struct nd_error *err)
 {
-    char *ours = nd_strdup(theirs);
-    enum nd_status status = nd_ort_check(ort, ort->AllocatorFree(allocator, theirs), "freeing a name", err);
-    if (status == ND_OK && ours == NULL)
-        status = nd_fail_memory(err);
-    *out = ours;
-    return status;
+    *out = nd_strdup(theirs);
+    ND_TRY(nd_ort_check(ort, ort->AllocatorFree(allocator, theirs), "freeing a name", err));
+    return *out != NULL ? ND_OK : nd_fail_memory(err);
 }
 
 static enum nd_status describe_input(struct nd_runtime_session *session, struct ort_allocator *allocator,
@@ -216,13 +211,12 @@ static enum nd_status describe_output(struct nd_runtime_session *session, struct
     const struct nd_ort *ort = &session->runtime->ort;
     struct nd_session_io *io = &session->outputs[i];
     char *name = NULL;
-    enum nd_status status = nd_ort_check(ort, ort->SessionGetOutputName(session->handle, i, allocator, &name),
-                                         "reading an output's name", err);
-    if (status == ND_OK)
-        status = take_name(ort, allocator, name, &io->name, err);
+    ND_TRY(nd_ort_check(ort, ort->SessionGetOutputName(session->handle, i, allocator, &name),
+                        "reading an output's name", err));
+    ND_TRY(take_name(ort, allocator, name, &io->name, err));
     io->shape.rank = -1;
     session->output_names[i] = io->name;
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status describe(struct nd_runtime_session *session, struct nd_error *err)
@@ -257,8 +251,7 @@ static enum nd_status describe(struct nd_runtime_session *session, struct nd_err
 static enum nd_status apply_config(const struct nd_ort *ort, struct ort_session_options *handle,
                                    const struct nd_session_options *options, struct nd_error *err)
 {
-    /* Where each node went is asked for every time: a provider that quietly leaves work to the CPU must be
-     * seen. */
+    /* Where each node went is asked for every time: one that quietly leaves work to the CPU must be seen. */
     ND_TRY(nd_ort_check(ort, ort->AddSessionConfigEntry(handle, "session.record_ep_graph_assignment_info", "1"),
                         "asking for placement", err));
     for (size_t i = 0; i < options->n_config; i++)
@@ -295,7 +288,7 @@ enum nd_status nd_session_create(struct nd_runtime *runtime, const struct nd_ses
                                  struct nd_runtime_session **out, struct nd_error *err)
 {
     const struct nd_ort *ort = &runtime->ort;
-    struct nd_runtime_session *session = nd_calloc(1, sizeof *session);
+    ND_CLEANUP(nd_session_destroy) struct nd_runtime_session *session = nd_calloc(1, sizeof *session);
     ND_TRY_MEMORY(session != NULL, err);
     session->runtime = runtime;
     struct ort_session_options *handle = NULL;
@@ -313,11 +306,7 @@ enum nd_status nd_session_create(struct nd_runtime *runtime, const struct nd_ses
         status = describe(session, err);
     if (handle != NULL)
         ort->ReleaseSessionOptions(handle);
-    if (status == ND_OK)
-        *out = session;
-    else
-        nd_session_destroy(&session);
-    return status;
+    return status == ND_OK ? ND_GIVE(out, session) : status;
 }
 
 static void release_values(const struct nd_ort *ort, struct ort_value **values, size_t n)
@@ -343,10 +332,9 @@ void nd_session_destroy(struct nd_runtime_session **session)
         ort->ReleaseMemoryInfo(dead->cpu_memory);
     for (size_t i = 0; i < dead->n_inputs; i++)
         free(dead->inputs[i].name);
-    for (size_t i = 0; i < dead->n_outputs; i++)
-        free(dead->outputs[i].name);
-    ND_FREE_ALL(dead->inputs, dead->outputs, dead->input_names, dead->output_names, dead->input_values,
-                dead->output_values, dead);
+    ND_FREE_EACH(dead->outputs, dead->n_outputs, .name);
+    ND_FREE_ALL(dead->inputs, dead->input_names, dead->output_names, dead->input_values, dead->output_values,
+                dead);
     *session = NULL;
 }
 
@@ -490,36 +478,25 @@ static enum nd_status find_provider_device(struct nd_runtime *runtime, const cha
 enum nd_status nd_runtime_create(const struct nd_runtime_options *options, struct nd_runtime **out,
                                  struct nd_error *err)
 {
-    struct nd_runtime *runtime = nd_calloc(1, sizeof *runtime);
+    ND_CLEANUP(nd_runtime_destroy) struct nd_runtime *runtime = nd_calloc(1, sizeof *runtime);
     ND_TRY_MEMORY(runtime != NULL, err);
     runtime->log = options->log;
     runtime->log_context = options->log_context;
-    enum nd_status status = nd_ort_load(options->ort_library, &runtime->ort, err);
-    if (status != ND_OK) {
-        free(runtime);
-        return status;
-    }
+    ND_TRY(nd_ort_load(options->ort_library, &runtime->ort, err));
     const struct nd_ort *ort = &runtime->ort;
-    status = nd_ort_check(ort,
-                          ort->CreateEnvWithCustomLogger(options->log != NULL ? forward_log : drop_log, runtime,
-                                                         options->log_severity, "npudiff", &runtime->env),
-                          "creating the environment", err);
-    if (status == ND_OK)
-        status = nd_ort_check(ort, ort->DisableTelemetryEvents(runtime->env), "disabling telemetry", err);
-    if (status == ND_OK && options->provider_name != NULL) {
-        status = nd_ort_check(ort,
-                              ort->RegisterExecutionProviderLibrary(runtime->env, options->provider_name,
-                                                                    options->provider_library),
-                              "registering the provider", err);
-        if (status == ND_OK)
-            status = find_provider_device(runtime, options->provider_name, err);
+    ND_TRY(nd_ort_check(ort,
+                        ort->CreateEnvWithCustomLogger(options->log != NULL ? forward_log : drop_log, runtime,
+                                                       options->log_severity, "npudiff", &runtime->env),
+                        "creating the environment", err));
+    ND_TRY(nd_ort_check(ort, ort->DisableTelemetryEvents(runtime->env), "disabling telemetry", err));
+    if (options->provider_name != NULL) {
+        ND_TRY(nd_ort_check(ort,
+                            ort->RegisterExecutionProviderLibrary(runtime->env, options->provider_name,
+                                                                  options->provider_library),
+                            "registering the provider", err));
+        ND_TRY(find_provider_device(runtime, options->provider_name, err));
     }
-    if (status != ND_OK) {
-        nd_runtime_destroy(&runtime);
-        return status;
-    }
-    *out = runtime;
-    return ND_OK;
+    return ND_GIVE(out, runtime);
 }
 
 void nd_runtime_destroy(struct nd_runtime **runtime)

@@ -27,8 +27,7 @@ struct nd_runtime_options {
 
 struct nd_runtime;
 
-/* Loads libraries, makes the environment, registers the provider. ND_ERR_DEVICE with a message of the
- * library's. */
+/* Loads libraries, makes the environment, registers the provider. ND_ERR_DEVICE with the library's message. */
 enum nd_status nd_runtime_create(const struct nd_runtime_options *options, struct nd_runtime **out,
                                  struct nd_error *err);
 void nd_runtime_destroy(struct nd_runtime **runtime);
@@ -121,9 +120,8 @@ struct nd_output_view {
 void nd_session_repeat(struct nd_runtime_session *session);
 
 /* Samples that will be run next, in this order: inputs[s * n_inputs + i] points at the bytes of input i of
- * sample s, and stays valid until all of them were run. A session that computes on this machine's processors
- * may run up to n of them now, side by side, and nd_session_run then hands out what was made. How many it ran;
- * 0: none. */
+ * sample s, and stays valid until all were run. A session that computes on this machine's processors may run up
+ * to n of them now, side by side, and nd_session_run then hands out what was made. How many it ran; 0: none. */
 size_t nd_session_ahead(struct nd_runtime_session *session, const void *const *inputs, size_t n);
 
 /* Runs once. inputs[i] points at the bytes of session input i, in its shape and type; views[i] receives session

@@ -7,7 +7,7 @@
 
 #include "core/files/file.h"
 #include "core/items.h"
-#include "devices/agent/spool/record_fields.h"
+#include "devices/agent/spool/spool.h"
 #include "npudiff/core/parse.h"
 
 /* The scalar fields of a job, once, for writing and reading. */
@@ -54,14 +54,11 @@ static void add_pairs(struct nd_strbuf *payload, const char *prefix, const struc
                       size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        struct nd_strbuf key = {0};
-        nd_strbuf_printf(&key, "%s%s", prefix, pairs[i].key);
-        char *text = nd_strbuf_take(&key);
-        if (text == NULL)
+        ND_FREED char *key = nd_text("%s%s", prefix, pairs[i].key);
+        if (key == NULL)
             payload->failed = true;
         else
-            nd_fields_add(payload, text, pairs[i].value);
-        free(text);
+            nd_fields_add(payload, key, pairs[i].value);
     }
 }
 
@@ -180,10 +177,7 @@ size_t nd_job_n_runs(const struct nd_agent_job *job, size_t probe, size_t sample
 
 static bool is_among(char *const *nodes, size_t n, const char *name)
 {
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(nodes[i], name) == 0)
-            return true;
-    return false;
+    return nd_find_text(nodes, n, sizeof *nodes, name) != NULL;
 }
 
 /* A quantiser that has the name of its operator, as a layout pass gives it. */
@@ -272,28 +266,32 @@ bool nd_job_read_output(const struct nd_record *record, enum nd_dtype *dtype, st
     return is_whole;
 }
 
+/* Room for one more in an array of n. */
+static bool add_room(void **items, size_t n, size_t item_bytes)
+{
+    void *grown = realloc(*items, (n + 1) * item_bytes);
+    *items = grown != NULL ? grown : *items;
+    return grown != NULL;
+}
+
 static bool add_pair(struct nd_agent_option **pairs, size_t *n, const struct nd_record_field *field,
                      size_t prefix_len)
 {
-    struct nd_agent_option *grown = realloc(*pairs, (*n + 1) * sizeof **pairs);
-    if (grown == NULL)
+    if (!add_room((void **)pairs, *n, sizeof **pairs))
         return false;
-    *pairs = grown;
-    grown[*n].key = strndup(field->key + prefix_len, field->key_len - prefix_len);
-    grown[*n].value = strndup(field->value, field->value_len);
-    (*n)++;
-    return grown[*n - 1].key != NULL && grown[*n - 1].value != NULL;
+    struct nd_agent_option *pair = &(*pairs)[(*n)++];
+    pair->key = strndup(field->key + prefix_len, field->key_len - prefix_len);
+    pair->value = strndup(field->value, field->value_len);
+    return pair->key != NULL && pair->value != NULL;
 }
 
 static bool add_node(char ***nodes, size_t *n, char *node)
 {
-    char **grown = node != NULL ? realloc(*nodes, (*n + 1) * sizeof *grown) : NULL;
-    if (grown == NULL) {
+    if (node == NULL || !add_room((void **)nodes, *n, sizeof **nodes)) {
         free(node);
         return false;
     }
-    *nodes = grown;
-    grown[(*n)++] = node;
+    (*nodes)[(*n)++] = node;
     return true;
 }
 
@@ -314,12 +312,10 @@ void nd_job_remove_float_node(struct nd_agent_job *job, const char *node)
 
 static bool add_pass(struct nd_agent_job *job, const struct nd_record_field *field)
 {
-    struct nd_job_pass *grown = realloc(job->passes, (job->n_passes + 1) * sizeof *grown);
-    if (grown == NULL)
+    if (!add_room((void **)&job->passes, job->n_passes, sizeof *job->passes))
         return false;
-    job->passes = grown;
-    grown[job->n_passes] = (struct nd_job_pass){.model = strndup(field->value, field->value_len)};
-    return grown[job->n_passes++].model != NULL;
+    job->passes[job->n_passes] = (struct nd_job_pass){.model = strndup(field->value, field->value_len)};
+    return job->passes[job->n_passes++].model != NULL;
 }
 
 static bool has_prefix(const struct nd_record_field *field, const char *prefix)
@@ -356,14 +352,11 @@ static bool read_head(struct nd_agent_job *job, const struct nd_record *record)
 
 static bool read_tensor(struct nd_agent_job *job, const struct nd_record *record)
 {
-    if (record->index[0] != job->n_tensors)
-        return false;
-    struct nd_job_tensor *grown = realloc(job->tensors, (job->n_tensors + 1) * sizeof *grown);
     uint64_t dtype = 0, scale_bits = 0, zero_point = 0;
-    if (grown == NULL)
+    if (record->index[0] != job->n_tensors ||
+        !add_room((void **)&job->tensors, job->n_tensors, sizeof *job->tensors))
         return false;
-    job->tensors = grown;
-    struct nd_job_tensor *tensor = &grown[job->n_tensors++];
+    struct nd_job_tensor *tensor = &job->tensors[job->n_tensors++];
     *tensor =
         (struct nd_job_tensor){.output = nd_fields_get(record, "output"), .pass = (size_t)record->index[1]};
     bool is_whole = tensor->output != NULL && nd_fields_get_u64(record, "dtype", &dtype) &&
@@ -381,29 +374,23 @@ static bool read_check(struct nd_agent_job *job, const struct nd_record *record)
         job->tensors[record->index[1]].pass != 0)
         return false;
     struct nd_job_pass *pass = &job->passes[record->index[0]];
-    size_t *grown = realloc(pass->checks, (pass->n_checks + 1) * sizeof *grown);
-    if (grown == NULL)
+    if (!add_room((void **)&pass->checks, pass->n_checks, sizeof *pass->checks))
         return false;
-    pass->checks = grown;
-    grown[pass->n_checks++] = (size_t)record->index[1];
+    pass->checks[pass->n_checks++] = (size_t)record->index[1];
     return true;
 }
 
 static bool read_target(struct nd_agent_job *job, const struct nd_record *record)
 {
-    if (record->index[0] != job->n_targets)
+    if (record->index[0] != job->n_targets ||
+        !add_room((void **)&job->targets, job->n_targets, sizeof *job->targets))
         return false;
-    struct nd_job_target *grown = realloc(job->targets, (job->n_targets + 1) * sizeof *grown);
-    if (grown == NULL)
-        return false;
-    job->targets = grown;
-    struct nd_job_target *target = &grown[job->n_targets++];
+    struct nd_job_target *target = &job->targets[job->n_targets++];
     *target = (struct nd_job_target){.name = nd_fields_get(record, "name")};
-    char *dims = nd_fields_get(record, "dims");
+    ND_FREED char *dims = nd_fields_get(record, "dims");
     uint64_t dtype;
     bool is_whole = target->name != NULL && dims != NULL && nd_dims_parse(dims, &target->shape) &&
                     nd_fields_get_u64(record, "dtype", &dtype);
-    free(dims);
     if (!is_whole)
         return false;
     target->dtype = (enum nd_dtype)dtype;
@@ -412,17 +399,15 @@ static bool read_target(struct nd_agent_job *job, const struct nd_record *record
 
 static bool read_probe(struct nd_agent_job *job, const struct nd_record *record)
 {
-    if (record->index[0] != job->n_probes)
+    if (record->index[0] != job->n_probes ||
+        !add_room((void **)&job->probes, job->n_probes, sizeof *job->probes))
         return false;
-    struct nd_job_probe *grown = realloc(job->probes, (job->n_probes + 1) * sizeof *grown);
-    if (grown == NULL)
-        return false;
-    job->probes = grown;
-    grown[job->n_probes++] = (struct nd_job_probe){.name = nd_fields_get(record, "name"),
-                                                   .n_samples = (size_t)record->index[1],
-                                                   .n_rerun = (size_t)record->index[2],
-                                                   .inputs = nd_calloc(job->n_targets, sizeof(void *))};
-    return grown[job->n_probes - 1].name != NULL && grown[job->n_probes - 1].inputs != NULL;
+    struct nd_job_probe *probe = &job->probes[job->n_probes++];
+    *probe = (struct nd_job_probe){.name = nd_fields_get(record, "name"),
+                                   .n_samples = (size_t)record->index[1],
+                                   .n_rerun = (size_t)record->index[2],
+                                   .inputs = nd_calloc(job->n_targets, sizeof(void *))};
+    return probe->name != NULL && probe->inputs != NULL;
 }
 
 static bool read_input(struct nd_agent_job *job, const struct nd_record *record)
@@ -439,22 +424,13 @@ static bool read_input(struct nd_agent_job *job, const struct nd_record *record)
 
 static bool read_record(struct nd_agent_job *job, const struct nd_record *record)
 {
-    switch (record->kind) {
-    case ND_RECORD_JOB:
-        return job->n_passes == 0 && read_head(job, record);
-    case ND_RECORD_TENSOR:
-        return read_tensor(job, record);
-    case ND_RECORD_CHECK:
-        return read_check(job, record);
-    case ND_RECORD_TARGET:
-        return job->n_probes == 0 && read_target(job, record);
-    case ND_RECORD_PROBE:
-        return read_probe(job, record);
-    case ND_RECORD_INPUT:
-        return read_input(job, record);
-    default:
-        return record->kind == ND_RECORD_END;
-    }
+    return record->kind == ND_RECORD_JOB      ? job->n_passes == 0 && read_head(job, record)
+           : record->kind == ND_RECORD_TENSOR ? read_tensor(job, record)
+           : record->kind == ND_RECORD_CHECK  ? read_check(job, record)
+           : record->kind == ND_RECORD_TARGET ? job->n_probes == 0 && read_target(job, record)
+           : record->kind == ND_RECORD_PROBE  ? read_probe(job, record)
+           : record->kind == ND_RECORD_INPUT  ? read_input(job, record)
+                                              : record->kind == ND_RECORD_END;
 }
 
 static bool has_every_input(const struct nd_agent_job *job)
@@ -485,9 +461,7 @@ enum nd_status nd_job_read(const char *path, struct nd_agent_job *out, struct nd
 
 static void free_pairs(struct nd_agent_option *pairs, size_t n)
 {
-    for (size_t i = 0; i < n; i++)
-        ND_FREE_ALL(pairs[i].key, pairs[i].value);
-    free(pairs);
+    ND_FREE_BOTH(pairs, n, .key, .value);
 }
 
 void nd_job_deinit(struct nd_agent_job *job)
@@ -498,14 +472,10 @@ void nd_job_deinit(struct nd_agent_job *job)
     free_pairs(job->config, job->n_config);
     ND_FREE_ITEMS(job->io_nodes, job->n_io_nodes);
     ND_FREE_ITEMS(job->float_nodes, job->n_float_nodes);
-    for (size_t i = 0; i < job->n_passes; i++)
-        ND_FREE_ALL(job->passes[i].model, job->passes[i].checks);
-    free(job->passes);
+    ND_FREE_BOTH(job->passes, job->n_passes, .model, .checks);
     ND_FREE_EACH(job->tensors, job->n_tensors, .output);
     ND_FREE_EACH(job->targets, job->n_targets, .name);
-    for (size_t i = 0; i < job->n_probes; i++)
-        ND_FREE_ALL(job->probes[i].name, job->probes[i].inputs);
-    free(job->probes);
+    ND_FREE_BOTH(job->probes, job->n_probes, .name, .inputs);
     nd_spool_reader_close(&job->reader);
     *job = (struct nd_agent_job){0};
 }

@@ -1,5 +1,4 @@
-/* The job that a host hands to an agent: what to run, on which runtime, with which inputs, and what to store.
- */
+/* The job that a host hands to an agent: what to run, on which runtime, with which inputs, what to store. */
 #pragma once
 
 #include "devices/agent/spool/spool.h"
@@ -84,8 +83,7 @@ struct nd_agent_job {
 /* Writes the job to a new file. */
 enum nd_status nd_job_write(const struct nd_agent_job *job, const char *path, struct nd_error *err);
 
-/* Reads it back; nothing in the file is trusted. ND_E_SPOOL_FORMAT when a part is missing or sizes contradict.
- */
+/* Reads it back; nothing in the file is trusted. ND_E_SPOOL_FORMAT: a part is missing or sizes contradict. */
 enum nd_status nd_job_read(const char *path, struct nd_agent_job *out, struct nd_error *err);
 
 /* Frees what the job owns (but not inputs, which are borrowed). Accepts the zeroed. */
@@ -98,8 +96,7 @@ void nd_job_remove_float_node(struct nd_agent_job *job, const char *node);
 /* Reruns: a few samples are run again in the same session, so that a capture knows whether its device repeats
  * itself. Chosen. ND_RERUN_SAMPLES: of each probe, its first ones. ND_RERUN_SHARE: at most one rerun for so
  * many samples (5 %), but one sample of each capture is run again in any case. ND_RERUN_FEWEST: runs of such a
- * sample. ND_RERUN_MAX: its runs where the first two differ, so that the size of the noise is known a little
- * better. */
+ * sample. ND_RERUN_MAX: its runs where the first two differ, so that the noise is known a little better. */
 enum { ND_RERUN_SAMPLES = 4, ND_RERUN_SHARE = 20, ND_RERUN_FEWEST = 2, ND_RERUN_MAX = 4 };
 
 /* Sets n_rerun of all probes: first samples before second ones, the last probe before the first, because the

@@ -5,7 +5,7 @@
 
 #include "core/documents/json_out.h"
 #include "core/files/file.h"
-#include "core/memory.h"
+#include "core/items.h"
 #include "improve/align/certificate/certificate.h"
 
 /* What the files have in common that check a certificate. */
@@ -23,8 +23,7 @@ struct nd_certificate_checker {
 /* The accuracy cost of a certificate, measured again with the models and inputs that it names; and how refusals
  * are noted. */
 
-/* Of a level in decibels that is measured again, since log10 of another C library may differ in its last bit.
- * Chosen. */
+/* Of a level in decibels measured again: log10 of another C library may differ in its last bit. Chosen. */
 static const double slack_db = 1e-9;
 
 /* A text member, "" where there is none; and a member of the certificate. Borrowed. */
@@ -45,9 +44,9 @@ static enum nd_status nd_certificate_refuse(struct nd_certificate_checker *c, st
 {
     struct nd_certificate_check *check = c->check;
     char text[1024];
-    if (!nd_grow((void **)&check->refusals, &c->refusals_capacity, check->n_refusals + 1,
-                 sizeof *check->refusals))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nd_grow((void **)&check->refusals, &c->refusals_capacity, check->n_refusals + 1,
+                          sizeof *check->refusals),
+                  err);
     ND_PRINT_ARGUMENTS(text, fmt);
     struct nd_certificate_refusal *refusal = &check->refusals[check->n_refusals++];
     *refusal = (struct nd_certificate_refusal){what, nd_strdup(text)};
@@ -161,9 +160,8 @@ void nd_certificate_check_destroy(struct nd_certificate_check **check)
         return;
     for (size_t i = 0; i < old->n_refusals; i++)
         free(old->refusals[i].text);
-    for (size_t i = 0; i < old->n_arithmetics; i++)
-        free(old->arithmetics[i]);
-    ND_FREE_ALL(old->refusals, old->arithmetics, old->certificate, old->model, old->version, old->groups, old);
+    ND_FREE_ITEMS(old->arithmetics, old->n_arithmetics);
+    ND_FREE_ALL(old->refusals, old->certificate, old->model, old->version, old->groups, old);
     *check = NULL;
 }
 
@@ -407,8 +405,9 @@ static enum nd_status begin(struct nd_certificate_checker *c, struct nd_error *e
     check->certificate = nd_strdup(c->certificate->path);
     check->model = nd_strdup(nd_model_path(c->model));
     check->version = nd_strdup(nd_certificate_text(c->certificate->root, "npudiff"));
-    if (c->job.result == NULL || check->certificate == NULL || check->model == NULL || check->version == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(c->job.result != NULL && check->certificate != NULL && check->model != NULL &&
+                      check->version != NULL,
+                  err);
     if (options->n_devices == 1 || (options->n_devices > 0 && options->n_probes == 0))
         return nd_fail(err, ND_E_CERTIFICATE_INPUT, NULL, "devices need inputs, and are two or more");
     return nd_model_check_static(c->model, err);
@@ -456,8 +455,7 @@ enum nd_status nd_certificate_verify(const struct nd_certificate *certificate, c
         .certificate = certificate, .model = model, .options = &own, .check = check};
     c.job = (struct nd_align_job){.options = &c.align_options, .model = model, .aligned = model};
     enum nd_status status = check_all(&c, err);
-    if (c.job.folder != NULL)
-        nd_dir_remove(c.job.folder);
+    nd_dir_remove(c.job.folder);
     ND_FREE_ALL(c.job.folder, c.job.layer_of_tensor);
     nd_alignment_destroy(&c.job.result);
     if (status == ND_OK) {

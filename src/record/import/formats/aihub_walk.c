@@ -4,9 +4,9 @@
 #include <stdio.h>
 
 #include "capture/hdf5/chunk_decode.h"
-#include "capture/hdf5/drivers.h"
 #include "capture/hdf5/index.h"
-#include "core/memory.h"
+#include "capture/hdf5/libhdf5.h"
+#include "core/items.h"
 
 /* Datasets of strangers' HDF5 files as arrays: libhdf5 tells their type, shape and place, and reads no data;
  * chunks of any form are read and decoded here. All calls are made with nd_hdf5_lock held. */
@@ -42,11 +42,9 @@ static enum nd_dtype find_dtype(hid_t type, bool *is_big_endian)
     H5T_class_t type_class = H5Tget_class(type);
     if (type_class != H5T_INTEGER && type_class != H5T_FLOAT)
         return ND_DTYPE_NONE;
-    hid_t little = H5Tcopy(type);
+    ND_CLEANUP(nd_hdf5_close) hid_t little = H5Tcopy(type);
     *is_big_endian = H5Tget_size(type) > 1 && H5Tget_order(type) == H5T_ORDER_BE;
-    enum nd_dtype dtype = H5Tset_order(little, H5T_ORDER_LE) >= 0 ? nd_hdf5_type_dtype(little) : ND_DTYPE_NONE;
-    H5Tclose(little);
-    return dtype;
+    return H5Tset_order(little, H5T_ORDER_LE) >= 0 ? nd_hdf5_type_dtype(little) : ND_DTYPE_NONE;
 }
 
 /* What the open dataset holds. path is the file, what the dataset in it ("'/data/0/batch_0'").
@@ -54,32 +52,27 @@ static enum nd_dtype find_dtype(hid_t type, bool *is_big_endian)
 static enum nd_status nd_hdf5_array_describe(hid_t dataset, const char *path, const char *what,
                                              struct nd_hdf5_array *out, struct nd_error *err)
 {
-    hid_t type = H5Dget_type(dataset), space = H5Dget_space(dataset);
+    ND_CLEANUP(nd_hdf5_close) hid_t type = H5Dget_type(dataset), space = H5Dget_space(dataset);
     hsize_t dims[ND_MAX_RANK] = {0};
     struct nd_hdf5_array made = {.path = path, .what = what};
-    enum nd_status status = ND_OK;
     H5S_class_t space_class = H5Sget_simple_extent_type(space);
     int rank = H5Sget_simple_extent_ndims(space);
     made.dtype = find_dtype(type, &made.is_big_endian);
     if (made.dtype == ND_DTYPE_NONE)
-        status = nd_fail(err, ND_E_IMPORT_TYPE, path, "%s of '%s' does not hold numbers of 8 to 64 bits", what,
-                         path);
-    else if ((space_class != H5S_SIMPLE && space_class != H5S_SCALAR) || rank < 0 || rank >= ND_MAX_RANK)
-        status = nd_fail(err, ND_E_IMPORT_TYPE, path, "%s of '%s' has %d dimensions; at most %d are stored",
-                         what, path, rank, ND_MAX_RANK - 1);
-    else if (rank > 0 && H5Sget_simple_extent_dims(space, dims, NULL) != rank)
-        status =
-            nd_hdf5_fail(err, ND_E_IMPORT_FORMAT, path, "the shape of %s of '%s' cannot be read", what, path);
-    made.shape.rank = status == ND_OK ? rank : 0;
-    for (int d = 0; d < made.shape.rank; d++) /* beyond INT64_MAX it becomes negative and is refused below */
+        return nd_fail(err, ND_E_IMPORT_TYPE, path, "%s of '%s' does not hold numbers of 8 to 64 bits", what,
+                       path);
+    if ((space_class != H5S_SIMPLE && space_class != H5S_SCALAR) || rank < 0 || rank >= ND_MAX_RANK)
+        return nd_fail(err, ND_E_IMPORT_TYPE, path, "%s of '%s' has %d dimensions; at most %d are stored", what,
+                       path, rank, ND_MAX_RANK - 1);
+    if (rank > 0 && H5Sget_simple_extent_dims(space, dims, NULL) != rank)
+        return nd_hdf5_fail(err, ND_E_IMPORT_FORMAT, path, "the shape of %s of '%s' cannot be read", what,
+                            path);
+    made.shape.rank = rank;
+    for (int d = 0; d < rank; d++) /* beyond INT64_MAX it becomes negative and is refused below */
         made.shape.dims[d] = (int64_t)dims[d];
-    if (status == ND_OK)
-        status = nd_shape_size_bytes(&made.shape, made.dtype, &made.n_bytes, err);
-    H5Sclose(space);
-    H5Tclose(type);
-    if (status == ND_OK)
-        *out = made;
-    return status;
+    ND_TRY(nd_shape_size_bytes(&made.shape, made.dtype, &made.n_bytes, err));
+    *out = made;
+    return ND_OK;
 }
 
 /* ---- its data ---- */
@@ -323,20 +316,16 @@ static void open_single(struct single *single, hid_t group, const char *key, H5T
 {
     hid_t attr = H5Aopen(group, key, H5P_DEFAULT);
     hid_t type = attr >= 0 ? H5Aget_type(attr) : H5I_INVALID_HID;
-    hid_t space = attr >= 0 ? H5Aget_space(attr) : H5I_INVALID_HID;
+    ND_CLEANUP(nd_hdf5_close) hid_t space = attr >= 0 ? H5Aget_space(attr) : H5I_INVALID_HID;
     bool is_right = attr >= 0 && H5Tget_class(type) == class && H5Sget_simple_extent_npoints(space) == 1;
-    if (space >= 0)
-        H5Sclose(space);
     *single = (struct single){attr, type, is_right};
 }
 
-static void close_single(const struct single *single)
+static void close_single(struct single *single)
 {
     H5Eclear2(H5E_DEFAULT);
-    if (single->type >= 0)
-        H5Tclose(single->type);
-    if (single->attr >= 0)
-        H5Aclose(single->attr);
+    nd_hdf5_close(&single->type);
+    nd_hdf5_close(&single->attr);
 }
 
 static enum nd_status read_integer(const struct aihub *hub, hid_t group, const char *what, const char *key,
@@ -389,20 +378,18 @@ static enum nd_status read_entry(const struct aihub *hub, struct entry *entry, s
 {
     char what[300];
     snprintf(what, sizeof what, "'/data/%.250s'", entry->group);
-    hid_t group = H5Gopen2(hub->data, entry->group, H5P_DEFAULT);
+    ND_CLEANUP(nd_hdf5_close) hid_t group = H5Gopen2(hub->data, entry->group, H5P_DEFAULT);
     if (group < 0)
         return nd_hdf5_fail(err, ND_E_IMPORT_FORMAT, hub->path, "%s of '%s' is no group", what, hub->path);
-    enum nd_status status = read_name(hub, group, what, &entry->name, err);
-    if (status == ND_OK)
-        status = read_integer(hub, group, what, "batch_count", &entry->n_samples, err);
+    ND_TRY(read_name(hub, group, what, &entry->name, err));
+    ND_TRY(read_integer(hub, group, what, "batch_count", &entry->n_samples, err));
     entry->order = -1;
-    if (status == ND_OK && H5Aexists(group, "order") > 0)
-        status = read_integer(hub, group, what, "order", &entry->order, err);
-    if (status == ND_OK && (entry->n_samples < 1 || entry->n_samples > MAX_SAMPLES))
-        status = nd_fail(err, ND_E_IMPORT_FORMAT, hub->path, "%s of '%s' has a batch_count of %lld", what,
-                         hub->path, (long long)entry->n_samples);
-    H5Gclose(group);
-    return status;
+    if (H5Aexists(group, "order") > 0)
+        ND_TRY(read_integer(hub, group, what, "order", &entry->order, err));
+    if (entry->n_samples < 1 || entry->n_samples > MAX_SAMPLES)
+        return nd_fail(err, ND_E_IMPORT_FORMAT, hub->path, "%s of '%s' has a batch_count of %lld", what,
+                       hub->path, (long long)entry->n_samples);
+    return ND_OK;
 }
 
 /* ---- the groups of /data ---- */
@@ -463,12 +450,12 @@ static enum nd_status list_entries(const struct aihub *hub, struct entries *entr
     if (listing.status == ND_OK && rc < 0)
         return nd_hdf5_fail(err, ND_E_IMPORT_FORMAT, hub->path, "the groups of '/data' in '%s' cannot be read",
                             hub->path);
-    enum nd_status status = listing.status;
-    for (size_t i = 0; status == ND_OK && i < entries->n; i++)
-        status = read_entry(hub, &entries->items[i], err);
-    if (status == ND_OK && entries->n == 0)
-        status = nd_fail(err, ND_E_IMPORT_NOTHING, hub->path, "'/data' of '%s' is empty", hub->path);
-    return status == ND_OK ? sort_entries(hub, entries, err) : status;
+    ND_TRY(listing.status);
+    for (size_t i = 0; i < entries->n; i++)
+        ND_TRY(read_entry(hub, &entries->items[i], err));
+    if (entries->n == 0)
+        return nd_fail(err, ND_E_IMPORT_NOTHING, hub->path, "'/data' of '%s' is empty", hub->path);
+    return sort_entries(hub, entries, err);
 }
 
 /* ---- data ---- */
@@ -564,9 +551,7 @@ static enum nd_status give_entries(struct aihub *hub, hid_t file, struct nd_erro
         status = with_samples(hub, &entries, count_sample, err);
     if (status == ND_OK)
         status = with_samples(hub, &entries, give_sample, err);
-    for (size_t i = 0; i < entries.n; i++)
-        ND_FREE_ALL(entries.items[i].group, entries.items[i].name);
-    free(entries.items);
+    ND_FREE_BOTH(entries.items, entries.n, .group, .name);
     H5Gclose(hub->data);
     return status;
 }
@@ -574,19 +559,16 @@ static enum nd_status give_entries(struct aihub *hub, hid_t file, struct nd_erro
 static enum nd_status open_file(const char *path, struct nd_read_source *source, hid_t *file,
                                 struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    hid_t access = H5Pcreate(H5P_FILE_ACCESS);
+    ND_CLEANUP(nd_hdf5_close) hid_t access = H5Pcreate(H5P_FILE_ACCESS);
     if (access < 0 || nd_read_driver_set(access, source) < 0 ||
         H5Pset_fclose_degree(access, H5F_CLOSE_STRONG) < 0)
-        status = nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, path, "libhdf5 cannot be set up");
-    else if ((*file = H5Fopen(path, H5F_ACC_RDONLY, access)) < 0)
-        status = nd_hdf5_error_mentions("file signature not found")
-                     ? nd_fail(err, ND_E_IMPORT_FORMAT, path, "'%s' is not an HDF5 file", path)
-                     : nd_hdf5_fail(err, ND_E_IMPORT_FORMAT, path, "'%s' is not a readable HDF5 file", path);
-    if (access >= 0)
-        H5Pclose(access);
-    H5Eclear2(H5E_DEFAULT);
-    return status;
+        return nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, path, "libhdf5 cannot be set up");
+    *file = H5Fopen(path, H5F_ACC_RDONLY, access);
+    if (*file < 0)
+        return nd_hdf5_error_mentions("file signature not found")
+                   ? nd_fail(err, ND_E_IMPORT_FORMAT, path, "'%s' is not an HDF5 file", path)
+                   : nd_hdf5_fail(err, ND_E_IMPORT_FORMAT, path, "'%s' is not a readable HDF5 file", path);
+    return ND_OK;
 }
 
 enum nd_status nd_aihub_walk(struct nd_aihub_source *source, nd_aihub_visit visit, void *context,

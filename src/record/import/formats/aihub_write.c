@@ -39,27 +39,24 @@ static enum nd_status fail_write(const struct hub_file *hub, const char *what, s
 static enum nd_status put_integer(const struct hub_file *hub, hid_t group, const char *key, int64_t value,
                                   struct nd_error *err)
 {
-    hid_t space = H5Screate(H5S_SCALAR);
+    ND_CLEANUP(nd_hdf5_close) hid_t space = H5Screate(H5S_SCALAR);
     hid_t attr = H5Acreate2(group, key, H5T_STD_I64LE, space, H5P_DEFAULT, H5P_DEFAULT);
     bool is_written = attr >= 0 && H5Awrite(attr, H5T_NATIVE_INT64, &value) >= 0;
     if (attr >= 0 && H5Aclose(attr) < 0)
         is_written = false;
-    H5Sclose(space);
     return is_written ? ND_OK : fail_write(hub, key, err);
 }
 
 /* Text of variable length, which h5py gives back as str, where fixed text would be bytes. */
 static enum nd_status put_name(const struct hub_file *hub, hid_t group, const char *name, struct nd_error *err)
 {
-    hid_t space = H5Screate(H5S_SCALAR), type = H5Tcopy(H5T_C_S1);
+    ND_CLEANUP(nd_hdf5_close) hid_t space = H5Screate(H5S_SCALAR), type = H5Tcopy(H5T_C_S1);
     hid_t attr = H5I_INVALID_HID;
     if (H5Tset_size(type, H5T_VARIABLE) >= 0 && H5Tset_cset(type, H5T_CSET_UTF8) >= 0)
         attr = H5Acreate2(group, "name", type, space, H5P_DEFAULT, H5P_DEFAULT);
     bool is_written = attr >= 0 && H5Awrite(attr, type, &name) >= 0;
     if (attr >= 0 && H5Aclose(attr) < 0)
         is_written = false;
-    H5Tclose(type);
-    H5Sclose(space);
     return is_written ? ND_OK : fail_write(hub, "name", err);
 }
 
@@ -107,7 +104,8 @@ static enum nd_status put_batch(const struct hub_file *hub, hid_t group, const s
     snprintf(name, sizeof name, "batch_%zu", sample);
     for (int d = 0; d < tensor->shape.rank; d++)
         dims[d] = (hsize_t)tensor->shape.dims[d];
-    hid_t type = make_type(tensor->dtype), creation = make_creation(tensor);
+    ND_CLEANUP(nd_hdf5_close) hid_t type = make_type(tensor->dtype), creation = make_creation(tensor);
+    ND_CLEANUP(nd_hdf5_close)
     hid_t space =
         tensor->shape.rank > 0 ? H5Screate_simple(tensor->shape.rank, dims, NULL) : H5Screate(H5S_SCALAR);
     hid_t dataset = H5Dcreate2(group, name, type, space, H5P_DEFAULT, creation, H5P_DEFAULT);
@@ -115,9 +113,6 @@ static enum nd_status put_batch(const struct hub_file *hub, hid_t group, const s
                                        H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) >= 0);
     if (dataset >= 0 && H5Dclose(dataset) < 0)
         is_written = false;
-    H5Sclose(space);
-    H5Pclose(creation);
-    H5Tclose(type);
     return is_written ? ND_OK : fail_write(hub, name, err);
 }
 
@@ -135,16 +130,13 @@ static enum nd_status put_samples(struct hub_file *hub, hid_t group, const struc
                                   struct nd_error *err)
 {
     ND_FREED void *data = nd_tensor_alloc(tensor->sample_bytes);
-    enum nd_status status = data != NULL ? ND_OK : nd_fail_memory(err);
-    for (size_t s = 0; status == ND_OK && s < tensor->n_samples; s++) {
-        status = read_sample(hub, tensor, s, data, err);
-        if (status == ND_OK) {
-            nd_hdf5_lock();
-            status = put_batch(hub, group, tensor, s, data, err);
-            nd_hdf5_unlock();
-        }
+    ND_TRY_MEMORY(data != NULL, err);
+    for (size_t s = 0; s < tensor->n_samples; s++) {
+        ND_TRY(read_sample(hub, tensor, s, data, err));
+        ND_HDF5_LOCKED;
+        ND_TRY(put_batch(hub, group, tensor, s, data, err));
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status put_tensor(struct hub_file *hub, struct hub_tensor *tensor, struct nd_error *err)
@@ -168,8 +160,7 @@ static enum nd_status put_tensor(struct hub_file *hub, struct hub_tensor *tensor
     if (status == ND_OK)
         status = put_samples(hub, group, tensor, err);
     nd_hdf5_lock();
-    if (group >= 0)
-        H5Gclose(group);
+    nd_hdf5_close(&group);
     nd_hdf5_unlock();
     hub->n_written++;
     return status;
@@ -223,38 +214,31 @@ static enum nd_status find_probe(const struct nd_capture *capture, const char *n
 static enum nd_status open_file(struct hub_file *hub, struct nd_error *err)
 {
     enum { GROWTH_BYTES = 8 << 20 }; /* chosen */
-    nd_hdf5_lock();
-    hid_t creation = H5Pcreate(H5P_FILE_CREATE), access = H5Pcreate(H5P_FILE_ACCESS), group = H5I_INVALID_HID;
+    ND_HDF5_LOCKED;
+    ND_CLEANUP(nd_hdf5_close) hid_t creation = H5Pcreate(H5P_FILE_CREATE), access = H5Pcreate(H5P_FILE_ACCESS);
+    ND_CLEANUP(nd_hdf5_close) hid_t group = H5I_INVALID_HID;
     if (creation >= 0 && access >= 0 && H5Pset_obj_track_times(creation, false) >= 0 &&
         H5Pset_fapl_core(access, GROWTH_BYTES, false) >= 0)
         hub->file = H5Fcreate(hub->path, H5F_ACC_TRUNC, creation, access);
     if (hub->file >= 0)
         group = H5Gcreate2(hub->file, "/data", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
-    enum nd_status status = group >= 0 ? ND_OK : fail_write(hub, "/data", err);
-    if (group >= 0)
-        H5Gclose(group);
-    if (access >= 0)
-        H5Pclose(access);
-    if (creation >= 0)
-        H5Pclose(creation);
-    nd_hdf5_unlock();
-    return status;
+    return group >= 0 ? ND_OK : fail_write(hub, "/data", err);
 }
 
 /* The bytes of the finished file, which the caller frees. */
 static enum nd_status take_image(const struct hub_file *hub, void **image, size_t *n_bytes,
                                  struct nd_error *err)
 {
-    nd_hdf5_lock();
+    ND_HDF5_LOCKED;
     ssize_t n = H5Fflush(hub->file, H5F_SCOPE_GLOBAL) >= 0 ? H5Fget_file_image(hub->file, NULL, 0) : -1;
-    void *bytes = n > 0 ? nd_calloc((size_t)n, 1) : NULL;
-    enum nd_status status = n <= 0 ? fail_write(hub, "/", err) : bytes == NULL ? nd_fail_memory(err) : ND_OK;
-    if (status == ND_OK && H5Fget_file_image(hub->file, bytes, (size_t)n) != n)
-        status = fail_write(hub, "/", err);
-    nd_hdf5_unlock();
-    *image = bytes;
-    *n_bytes = status == ND_OK ? (size_t)n : 0;
-    return status;
+    if (n <= 0)
+        return fail_write(hub, "/", err);
+    ND_FREED void *bytes = nd_calloc((size_t)n, 1);
+    ND_TRY_MEMORY(bytes != NULL, err);
+    if (H5Fget_file_image(hub->file, bytes, (size_t)n) != n)
+        return fail_write(hub, "/", err);
+    *n_bytes = (size_t)n;
+    return ND_GIVE(image, bytes);
 }
 
 static void close_file(struct hub_file *hub)

@@ -84,18 +84,14 @@ static enum nd_status expand_pattern(struct raw_reading *r, struct raw_tensor *t
         return ND_OK;
     if (tensor->n_samples == 0)
         return nd_yaml_fail(&r->yaml, &r->node->start_mark, err, "'files' with {} needs 'samples'");
-    struct nd_texts made = {0};
+    ND_CLEANUP(nd_texts_deinit) struct nd_texts made = {0};
     const char *pattern = tensor->files.items[0], *place = strstr(pattern, "{}");
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < tensor->n_samples; i++) {
-        char *path = nd_text("%.*s%zu%s", (int)(place - pattern), pattern, i, place + 2);
-        if (path == NULL || !nd_texts_add(&made, path))
-            status = nd_fail_memory(err);
-        free(path);
+    for (size_t i = 0; i < tensor->n_samples; i++) {
+        ND_FREED char *path = nd_text("%.*s%zu%s", (int)(place - pattern), pattern, i, place + 2);
+        ND_TRY_MEMORY(path != NULL && nd_texts_add(&made, path), err);
     }
     nd_texts_deinit(&tensor->files);
-    tensor->files = made;
-    return status;
+    return ND_GIVE(&tensor->files, made);
 }
 
 static enum nd_status read_tensor(struct raw_reading *r, struct raw_tensor *tensor, struct nd_error *err)

@@ -227,29 +227,22 @@ static enum nd_status read_polygraphy(const struct nd_import_options *options, s
                                            {"shapes", ".npy header"},
                                            {"samples", "one of each iteration"}};
     size_t n_samples = 0;
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < options->n_paths; i++) {
+    for (size_t i = 0; i < options->n_paths; i++) {
         const struct poly poly = {imported, options->paths[i]};
-        void *text = NULL;
+        ND_FREED void *text = NULL;
         size_t n_bytes = 0;
         json_error_t problem;
-        status = nd_file_read(poly.path, SIZE_MAX / 2, &text, &n_bytes, err);
-        if (status != ND_OK)
-            break;
-        json_t *root = json_loadb(text, n_bytes, JSON_REJECT_DUPLICATES, &problem);
-        free(text);
+        ND_TRY(nd_file_read(poly.path, SIZE_MAX / 2, &text, &n_bytes, err));
+        json_auto_t *root = json_loadb(text, n_bytes, JSON_REJECT_DUPLICATES, &problem);
         if (root == NULL)
-            status = nd_fail(err, ND_E_IMPORT_FORMAT, poly.path, "%s:%d:%d: %s", poly.path, problem.line,
-                             problem.column, problem.text);
-        else
-            status = add_results(&poly, root, options->runner, &n_samples, err);
-        json_decref(root);
+            return nd_fail(err, ND_E_IMPORT_FORMAT, poly.path, "%s:%d:%d: %s", poly.path, problem.line,
+                           problem.column, problem.text);
+        ND_TRY(add_results(&poly, root, options->runner, &n_samples, err));
     }
-    if (status == ND_OK)
-        status = settle_latencies(imported, err);
-    for (size_t i = 0; status == ND_OK && i < sizeof facts / sizeof facts[0]; i++)
-        status = nd_imported_fact(imported, facts[i][0], NULL, facts[i][1], err);
-    return status;
+    ND_TRY(settle_latencies(imported, err));
+    for (size_t i = 0; i < sizeof facts / sizeof facts[0]; i++)
+        ND_TRY(nd_imported_fact(imported, facts[i][0], NULL, facts[i][1], err));
+    return ND_OK;
 }
 
 const struct nd_import_reader nd_import_polygraphy = {

@@ -82,8 +82,7 @@ static enum nd_status unpack_raw(const Onnx__TensorProto *proto, const char *pat
     return ND_OK;
 }
 
-/* Whether the low bytes are the value: an int32 may stand for quantised values or for the bits of a small
- * float. */
+/* Whether the low bytes are the value: an int32 may stand for quantised values or the bits of a small float. */
 static bool fits(enum nd_dtype dtype, int32_t value)
 {
     size_t n_bits = is_packed(dtype) ? 8 : 8 * nd_dtype_size_bytes(dtype);

@@ -42,6 +42,15 @@ struct work {
     struct nd_alignment *alignment;
 };
 
+static void close_all(struct work *work)
+{
+    nd_alignment_destroy(&work->alignment);
+    cli_probes_deinit(&work->fit);
+    free(work->chipsets);
+    free(work->chipset_names);
+    cli_work_close(&work->run);
+}
+
 static void show_progress(void *context, const char *stage, size_t n_done, size_t n_total)
 {
     const char *unit = strcmp(stage, "accuracy cost") == 0 ? "samples"
@@ -147,7 +156,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     (void)n_operands;
     const struct values *values = context;
     struct nd_error err = {0};
-    struct work work = {0};
+    CLI_OWNED(close_all) struct work work = {0};
     if (values->load.devices.n == 1)
         return cli_usage_error("align", "--verify needs two devices or more, which are compared");
     if (values->load.devices.n > 0 && values->load.probes.n == 0)
@@ -165,19 +174,12 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     if (wrong != 0)
         return wrong;
     cli_limit_work(values->time_limit_s, values->memory_limit_mib);
-    enum nd_status status = split_chipsets(values->chipsets, &work, &err);
-    if (status == ND_OK)
-        status = cli_work_open(operands[0], &values->load, &work.run, &err);
-    if (status == ND_OK && values->fit.n > 0)
-        status = cli_probes_make(work.run.model, &values->fit, values->load.allow_nonfinite, &work.fit, &err);
-    int exit_code = status == ND_OK ? align(values, &work) : cli_report_error(&err);
-    nd_alignment_destroy(&work.alignment);
-    cli_probes_deinit(&work.fit);
-    free(work.chipsets);
-    free(work.chipset_names);
-    cli_work_close(&work.run);
-    cli_signals_end_if_came(); /* only now that everything is cleaned up */
-    return exit_code;
+    if (split_chipsets(values->chipsets, &work, &err) != ND_OK ||
+        cli_work_open(operands[0], &values->load, &work.run, &err) != ND_OK ||
+        (values->fit.n > 0 &&
+         cli_probes_make(work.run.model, &values->fit, values->load.allow_nonfinite, &work.fit, &err) != ND_OK))
+        return cli_report_error(&err);
+    return align(values, &work);
 }
 
 static const struct cli_option options[] = {

@@ -231,24 +231,22 @@ static int check_runner(const struct values *values)
     static const struct nd_report_column columns[] = {
         {"trial", "TRIAL"}, {"state", "STATE"}, {"said", "REASON"}, {NULL, NULL}};
     struct nd_error err = {0};
-    struct nd_device device = {0};
+    CLI_OWNED(nd_device_deinit) struct nd_device device = {0};
     struct nd_runner_report report;
-    enum nd_status status = values->trust_options ? nd_device_parse_trusted(values->check, &device, &err)
-                                                  : nd_device_parse(values->check, &device, &err);
-    if (status == ND_OK)
-        status = nd_runner_check(&device, &report, &err);
-    nd_device_deinit(&device);
-    if (status != ND_OK)
+    if ((values->trust_options ? nd_device_parse_trusted : nd_device_parse)(values->check, &device, &err) !=
+            ND_OK ||
+        nd_runner_check(&device, &report, &err) != ND_OK)
         return cli_report_error(&err);
-    json_t *root = json_pack("{s:o, s:o, s:b, s:o}", "syntaxes", syntax_rows(), "chipsets", json_array(),
-                             "has_passed", report.has_passed, "trials", trial_rows(&report));
-    if (values->json) {
-        cli_print_json(ND_DOCUMENT_DEVICES, root);
-    } else {
+    json_t *trials = trial_rows(&report);
+    if (!values->json) {
         printf("%s: %s\n\n", report.has_passed ? "PASSED" : "FAILED", values->check);
-        cli_print_table(json_object_get(root, "trials"), columns);
+        cli_print_table(trials, columns);
+        json_decref(trials);
+    } else {
+        cli_print_json(ND_DOCUMENT_DEVICES,
+                       json_pack("{s:o, s:o, s:b, s:o}", "syntaxes", syntax_rows(), "chipsets", json_array(),
+                                 "has_passed", report.has_passed, "trials", trials));
     }
-    json_decref(root);
     return report.has_passed ? ND_EXIT_SAME : ND_EXIT_DEVICE_FAILED;
 }
 
@@ -258,20 +256,16 @@ static int check_runner(const struct values *values)
 static int list_server(const struct values *values)
 {
     struct nd_error err = {0};
-    json_t *phones = phone_rows(values->server, &err);
+    json_auto_t *phones = phone_rows(values->server, &err);
     if (phones == NULL)
         return cli_report_error(&err);
-    if (values->json) {
-        json_t *root =
-            json_pack("{s:o, s:o, s:O}", "syntaxes", syntax_rows(), "chipsets", json_array(), "phones", phones);
-        cli_print_json(ND_DOCUMENT_DEVICES, root);
-        json_decref(root);
-    } else if (json_array_size(phones) == 0) {
+    if (values->json)
+        cli_print_json(ND_DOCUMENT_DEVICES, json_pack("{s:o, s:o, s:O}", "syntaxes", syntax_rows(), "chipsets",
+                                                      json_array(), "phones", phones));
+    else if (json_array_size(phones) == 0)
         printf("phones: none is attached there\n");
-    } else {
+    else
         cli_print_table(phones, phone_columns);
-    }
-    json_decref(phones);
     return 0;
 }
 
@@ -294,22 +288,21 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     if (status == ND_ERR_MEMORY || status == ND_ERR_IO) /* that says nothing of the runtime */
         return cli_report_error(&err);
     const char *missing = status == ND_OK ? NULL : err.message;
-    json_t *root = json_pack("{s:o, s:o}", "syntaxes", syntax_rows(), "chipsets", chipset_rows(missing));
+    json_auto_t *root = json_pack("{s:o, s:o}", "syntaxes", syntax_rows(), "chipsets", chipset_rows(missing));
     json_object_set_new(root, "runners", runner_rows());
     json_t *phones = values->no_phones ? NULL : phone_rows(NULL, &phone_trouble);
     if (phones != NULL)
         json_object_set_new(root, "phones", phones);
     else if (!values->no_phones)
         json_object_set_new(root, "phones_reason", cli_text(phone_trouble.message));
-    int exit_code = 0;
+    const struct nd_error *trouble = values->no_phones ? NULL : &phone_trouble;
     if (values->json)
-        cli_print_json(ND_DOCUMENT_DEVICES, root);
+        cli_print_json(ND_DOCUMENT_DEVICES, json_incref(root));
     else if (!values->verbose)
-        exit_code = print_brief(root, values->no_phones ? NULL : &phone_trouble, missing);
+        return print_brief(root, trouble, missing);
     else
-        print_tables(root, values->no_phones ? NULL : &phone_trouble, missing);
-    json_decref(root);
-    return exit_code;
+        print_tables(root, trouble, missing);
+    return 0;
 }
 
 static const struct cli_option options[] = {

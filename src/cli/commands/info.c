@@ -435,10 +435,9 @@ static int print_log(const struct nd_capture *capture, const char *name, bool is
             cli_put_raw(nd_capture_log_text(capture, i));
             return 0;
         }
-        json_t *log = json_pack("{s:o, s:o, s:o}", "path", cli_text(nd_capture_path(capture)), "log",
-                                cli_text(name), "text", cli_text(nd_capture_log_text(capture, i)));
-        cli_print_json(ND_DOCUMENT_LOG, log);
-        json_decref(log);
+        cli_print_json(ND_DOCUMENT_LOG,
+                       json_pack("{s:o, s:o, s:o}", "path", cli_text(nd_capture_path(capture)), "log",
+                                 cli_text(name), "text", cli_text(nd_capture_log_text(capture, i))));
         return 0;
     }
     return cli_fail(CLI_E_NO_OBJECT, nd_capture_path(capture), "'%s' has no log '%s'", nd_capture_path(capture),
@@ -612,7 +611,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     (void)n_operands;
     const struct values *values = context;
     struct nd_error err = {0};
-    struct nd_capture *capture = NULL;
+    CLI_OWNED(nd_capture_close) struct nd_capture *capture = NULL;
     bool is_model = cli_ends_with(operands[0], ".onnx");
     if (values->log != NULL && (values->list || is_model))
         return cli_usage_error("info", "--log is for captures, and not with --list");
@@ -622,23 +621,20 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         return cli_is_silent(&values->answer) ? 0 : list_model(values, operands[0]);
     if (nd_capture_open(operands[0], &capture, &err) != ND_OK)
         return cli_report_error(&err);
-    int exit_code = 0;
-    if (values->log != NULL) {
-        exit_code = print_log(capture, values->log, values->answer.json);
-    } else if (values->list && !cli_is_silent(&values->answer)) {
-        exit_code = list_capture(values, capture);
-    } else if (!values->list) {
-        json_t *info = describe(capture);
-        if (values->answer.json)
-            cli_print_json(ND_DOCUMENT_CAPTURE, info);
-        else if (values->verbose)
-            print_text(info);
-        else if (!values->answer.quiet)
-            exit_code = print_brief(info);
-        json_decref(info);
-    }
-    nd_capture_close(&capture);
-    return exit_code;
+    if (values->log != NULL)
+        return print_log(capture, values->log, values->answer.json);
+    if (cli_is_silent(&values->answer))
+        return 0;
+    if (values->list)
+        return list_capture(values, capture);
+    json_auto_t *info = describe(capture);
+    if (values->answer.json)
+        cli_print_json(ND_DOCUMENT_CAPTURE, json_incref(info));
+    else if (!values->verbose)
+        return print_brief(info);
+    else
+        print_text(info);
+    return 0;
 }
 
 static const struct cli_option options[] = {

@@ -30,12 +30,9 @@ static int print_rules(const struct values *values)
 static int write_sarif(const struct values *values, const struct nd_lint *lint)
 {
     struct nd_error err = {0};
-    char *text = NULL;
-    enum nd_status status = nd_report_lint_sarif(lint, &text, &err);
-    int exit_code =
-        status == ND_OK ? cli_write_text(values->sarif, text, values->force) : cli_report_error(&err);
-    free(text);
-    return exit_code;
+    CLI_FREED char *text = NULL;
+    return nd_report_lint_sarif(lint, &text, &err) == ND_OK ? cli_write_text(values->sarif, text, values->force)
+                                                            : cli_report_error(&err);
 }
 
 static int report(const struct values *values, const struct nd_lint *lint)
@@ -60,8 +57,8 @@ static int run(const void *context, const char *const *operands, size_t n_operan
 {
     const struct values *values = context;
     struct nd_error err = {0};
-    struct nd_model *model = NULL;
-    struct nd_lint *lint = NULL;
+    CLI_OWNED(nd_model_destroy) struct nd_model *model = NULL;
+    CLI_OWNED(nd_lint_destroy) struct nd_lint *lint = NULL;
     struct nd_lint_options options;
     if (values->rules)
         return n_operands > 0 ? cli_usage_error("lint", "--rules takes no model") : print_rules(values);
@@ -78,13 +75,10 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     nd_lint_options_init(&options);
     options.output = values->output;
     options.replace = values->force;
-    enum nd_status status = nd_model_load(operands[0], &model, &err);
-    if (status == ND_OK)
-        status = nd_lint_model(model, &options, &lint, &err);
-    int exit_code = status == ND_OK ? report(values, lint) : cli_report_error(&err);
-    nd_lint_destroy(&lint);
-    nd_model_destroy(&model);
-    return exit_code;
+    if (nd_model_load(operands[0], &model, &err) != ND_OK ||
+        nd_lint_model(model, &options, &lint, &err) != ND_OK)
+        return cli_report_error(&err);
+    return report(values, lint);
 }
 
 static const struct cli_option options[] = {

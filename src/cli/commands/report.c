@@ -25,9 +25,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     if (exit_code != 0)
         return exit_code;
     cli_limit_work(values->time_limit_s, values->memory_limit_mib); /* captures are explained, too */
-    struct report_documents *documents = calloc(1, sizeof *documents);
-    if (documents == NULL)
-        return cli_fail_memory();
+    CLI_OWNED(report_documents_deinit) struct report_documents documents = {0};
     const struct report_sources sources = {.quantised = values->quantised,
                                            .float_model = values->float_model,
                                            .finds_model = true,
@@ -36,11 +34,9 @@ static int run(const void *context, const char *const *operands, size_t n_operan
                                            .n_threads = values->n_threads,
                                            .quiet = values->quiet,
                                            .takes_campaigns = true};
-    exit_code = report_documents_of_operands(documents, operands, n_operands, &sources, &err) == ND_OK
-                    ? cli_report_write(output, documents->items, documents->n, values->title)
-                    : cli_report_error(&err);
-    report_documents_deinit(documents);
-    free(documents);
+    if (report_documents_of_operands(&documents, operands, n_operands, &sources, &err) != ND_OK)
+        return cli_report_error(&err);
+    exit_code = cli_report_write(output, documents.items, documents.n, values->title);
     if (exit_code == 0 && !values->quiet)
         printf("%s: open it in a browser\n", output);
     return exit_code;

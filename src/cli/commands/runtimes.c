@@ -117,17 +117,15 @@ static int print_list(json_t *rows, const char *folder)
 static int run_list(const struct values *values)
 {
     struct nd_error err = {0};
-    struct nd_runtime_list list;
+    CLI_OWNED(nd_runtimes_deinit) struct nd_runtime_list list = {0};
     if (nd_runtimes_list(&list, &err) != ND_OK)
         return cli_report_error(&err);
     json_t *rows = json_array();
     for (size_t i = 0; i < list.n; i++)
         json_array_append_new(rows, list_row(&list.items[i]));
-    int exit_code = values->json || values->verbose
-                        ? cli_print_rows(ND_DOCUMENT_RUNTIMES, "runtimes", rows, list_columns, values->json)
-                        : print_list(rows, list.folder);
-    nd_runtimes_deinit(&list);
-    return exit_code;
+    return values->json || values->verbose
+               ? cli_print_rows(ND_DOCUMENT_RUNTIMES, "runtimes", rows, list_columns, values->json)
+               : print_list(rows, list.folder);
 }
 
 /* ---- add, remove ---- */
@@ -167,18 +165,15 @@ static int run_add(const struct values *values, const char *const *sources, size
                                           .replace = values->force,
                                           .is_cancelled = cli_signals_came};
     cli_signals_catch();
-    enum nd_status status = nd_runtimes_add(sources, n, &how, &text, &err);
-    cli_signals_end_if_came();
-    if (status != ND_OK)
+    if (nd_runtimes_add(sources, n, &how, &text, &err) != ND_OK)
         return cli_report_error(&err);
-    json_t *report = read_report(text);
+    json_auto_t *report = read_report(text);
     if (report == NULL)
         return ND_EXIT_TROUBLE;
     if (values->json)
-        cli_print_json(ND_DOCUMENT_RUNTIMES_ADDED, report);
+        cli_print_json(ND_DOCUMENT_RUNTIMES_ADDED, json_incref(report));
     else
         print_added(report);
-    json_decref(report);
     return ND_EXIT_SAME;
 }
 
@@ -272,21 +267,19 @@ static int run_check(const struct values *values, const char *id)
     cli_signals_catch();
     enum nd_status status = nd_runtimes_check(id, &how, &text, &exit_code, &err);
     cli_progress_destroy(progress);
-    cli_signals_end_if_came();
     if (status != ND_OK)
         return cli_report_error(&err);
-    json_t *report = read_report(text), *row;
+    json_auto_t *report = read_report(text);
+    json_t *row;
     size_t i;
     if (report == NULL)
         return ND_EXIT_TROUBLE;
-    if (values->json) {
-        cli_print_json(ND_DOCUMENT_RUNTIMES_CHECK, report);
-    } else {
-        json_array_foreach(json_object_get(report, "runtimes"), i, row) {
+    if (values->json)
+        cli_print_json(ND_DOCUMENT_RUNTIMES_CHECK, json_incref(report));
+    json_array_foreach(json_object_get(report, "runtimes"), i, row) {
+        if (!values->json)
             print_checked(row);
-        }
     }
-    json_decref(report);
     return (int)exit_code;
 }
 

@@ -14,18 +14,18 @@
 #include "npudiff/model/model.h"
 #include "npudiff/report/report.h"
 
-struct cli_certificate {
-    const char *path, *aligned;
-    const char *model, *float_model; /* NULL: not given */
-    struct cli_list devices, probes;
+struct values {
+    const char *model;
+    const char *float_model;
+    struct cli_list devices;
+    struct cli_list probes;
     const char *agent;
     size_t n_threads;
     bool allow_nonfinite;
+    bool paranoid;
     struct cli_answer answer;
 };
-
 /* ---- a certificate ---- */
-
 struct work {
     struct nd_certificate *certificate;
     struct nd_model *aligned, *model, *float_model;
@@ -51,24 +51,21 @@ static void show_progress(void *context, const char *stage, size_t n_done, size_
 static enum nd_status open_model(const struct work *work, const char *path, struct nd_model **out,
                                  struct nd_error *err)
 {
-    enum nd_status status = path != NULL ? nd_model_load(path, out, err) : ND_OK;
-    return status == ND_OK && *out != NULL ? nd_certificate_set_dims(work->certificate, *out, err) : status;
+    if (path == NULL)
+        return ND_OK;
+    CLI_TRY(nd_model_load(path, out, err));
+    return nd_certificate_set_dims(work->certificate, *out, err);
 }
 
-static enum nd_status open_all(const struct cli_certificate *given, struct work *work, struct nd_error *err)
+static enum nd_status open_all(const struct values *values, const char *const *operands, struct work *work,
+                               struct nd_error *err)
 {
-    enum nd_status status = nd_certificate_read(given->path, &work->certificate, err);
-    if (status == ND_OK)
-        status = open_model(work, given->aligned, &work->aligned, err);
-    if (status == ND_OK)
-        status = open_model(work, given->model, &work->model, err);
-    if (status == ND_OK)
-        status = open_model(work, given->float_model, &work->float_model, err);
-    if (status == ND_OK)
-        status = cli_devices_parse(&given->devices, &work->devices, err);
-    if (status == ND_OK)
-        status = cli_probes_make(work->aligned, &given->probes, given->allow_nonfinite, &work->probes, err);
-    return status;
+    CLI_TRY(nd_certificate_read(operands[0], &work->certificate, err));
+    CLI_TRY(open_model(work, operands[1], &work->aligned, err));
+    CLI_TRY(open_model(work, values->model, &work->model, err));
+    CLI_TRY(open_model(work, values->float_model, &work->float_model, err));
+    CLI_TRY(cli_devices_parse(&values->devices, &work->devices, err));
+    return cli_probes_make(work->aligned, &values->probes, values->allow_nonfinite, &work->probes, err);
 }
 
 static void close_all(struct work *work)
@@ -82,74 +79,53 @@ static void close_all(struct work *work)
     nd_certificate_destroy(&work->certificate);
 }
 
-static int report(const struct cli_certificate *given, const struct nd_certificate_check *check)
+static int report(const struct values *values, const struct nd_certificate_check *check)
 {
     static const int exit_codes[] = {ND_EXIT_SAME, ND_EXIT_INCONCLUSIVE, ND_EXIT_DIFFERS, ND_EXIT_DIFFERS};
     struct nd_error err = {0};
     char *text = NULL;
     int exit_code = exit_codes[check->end];
-    enum nd_status status = given->answer.json
+    enum nd_status status = values->answer.json
                                 ? nd_report_certificate_json(check, &text, &err)
                                 : nd_report_certificate_brief(check, cli_text_width(0), &text, &err);
-    return cli_worse(exit_code, cli_print_answer(status, text, &given->answer, &err));
+    return cli_worse(exit_code, cli_print_answer(status, text, &values->answer, &err));
 }
 
-static int check(const struct cli_certificate *given, struct work *work)
+/* operands: the certificate and its model. Checks it and prints what was found; the exit code. */
+static int check_certificate(const struct values *values, const char *const *operands)
 {
     struct nd_error err = {0};
+    CLI_OWNED(close_all) struct work work = {0};
+    if (open_all(values, operands, &work, &err) != ND_OK)
+        return cli_report_error(&err);
     struct nd_certificate_options options;
     nd_certificate_options_init(&options);
-    struct cli_progress *progress = cli_progress_create(1, 1, given->answer.quiet);
-    options.model = work->model;
-    options.float_model = work->float_model;
-    options.probes = (const struct nd_probe *const *)work->probes.items;
-    options.n_probes = work->probes.n;
-    options.devices = work->devices.items;
-    options.n_devices = work->devices.n;
-    options.agent = given->agent;
-    options.n_threads = given->n_threads;
+    struct cli_progress *progress = cli_progress_create(1, 1, values->answer.quiet);
+    options.model = work.model;
+    options.float_model = work.float_model;
+    options.probes = (const struct nd_probe *const *)work.probes.items;
+    options.n_probes = work.probes.n;
+    options.devices = work.devices.items;
+    options.n_devices = work.devices.n;
+    options.agent = values->agent;
+    options.n_threads = values->n_threads;
     options.progress = show_progress;
     options.progress_context = progress;
     options.is_cancelled = cli_signals_came;
     cli_signals_catch();
-    enum nd_status status =
-        nd_certificate_verify(work->certificate, work->aligned, &options, &work->check, &err);
+    enum nd_status status = nd_certificate_verify(work.certificate, work.aligned, &options, &work.check, &err);
     cli_progress_destroy(progress);
     if (cli_signals_came(NULL)) {
         cli_stopped_tell("nothing was changed", NULL);
         return ND_EXIT_TROUBLE;
     }
-    return status == ND_OK ? report(given, work->check) : cli_report_error(&err);
-}
-
-/* Checks the certificate and prints what was found; the exit code. */
-static int cli_verify_certificate(const struct cli_certificate *given)
-{
-    struct nd_error err = {0};
-    struct work work = {0};
-    enum nd_status status = open_all(given, &work, &err);
-    int exit_code = status == ND_OK ? check(given, &work) : cli_report_error(&err);
-    close_all(&work);
-    cli_signals_end_if_came();
-    return exit_code;
+    return status == ND_OK ? report(values, work.check) : cli_report_error(&err);
 }
 
 /* ---- what is found ---- */
 
 /* A verdict of the list. */
 #define NOT_READ "not read"
-
-struct values {
-    const char *model;
-    const char *float_model;
-    struct cli_list devices;
-    struct cli_list probes;
-    const char *agent;
-    size_t n_threads;
-    bool allow_nonfinite;
-    bool paranoid;
-    struct cli_answer answer;
-};
 
 static size_t count_verdict(const json_t *rows, const char *verdict)
 {
@@ -442,16 +418,7 @@ static int verify_certificate(const struct values *values, const char *const *op
                                "--model needs -p PROBE: the inputs that the accuracy cost was measured with");
     if (values->float_model != NULL && values->model == NULL)
         return cli_usage_error("verify", "--float needs --model MODEL.onnx: both measure the accuracy cost");
-    return cli_verify_certificate(&(struct cli_certificate){.path = operands[0],
-                                                            .aligned = operands[1],
-                                                            .model = values->model,
-                                                            .float_model = values->float_model,
-                                                            .devices = values->devices,
-                                                            .probes = values->probes,
-                                                            .agent = values->agent,
-                                                            .n_threads = values->n_threads,
-                                                            .allow_nonfinite = values->allow_nonfinite,
-                                                            .answer = values->answer});
+    return check_certificate(values, operands);
 }
 
 /* ---- captures ---- */
@@ -476,42 +443,32 @@ static void put_checks(struct nd_report_screen *screen, const json_t *rows, bool
     }
 }
 
-static enum nd_status load_model(const struct values *values, struct nd_model **out)
-{
-    struct nd_error err = {0};
-    enum nd_status status = values->model != NULL ? nd_model_load(values->model, out, &err) : ND_OK;
-    if (status != ND_OK)
-        cli_report_error(&err);
-    return status;
-}
-
 static int verify_captures(const struct values *values, const char *const *operands, size_t n_operands)
 {
-    struct nd_model *model = NULL;
-    if (load_model(values, &model) != ND_OK)
+    struct nd_error err = {0};
+    CLI_OWNED(nd_model_destroy) struct nd_model *model = NULL;
+    if (values->model != NULL && nd_model_load(values->model, &model, &err) != ND_OK) {
+        cli_report_error(&err);
         return ND_EXIT_TROUBLE;
-    json_t *rows = json_array();
+    }
+    json_auto_t *rows = json_array();
     int exit_code = ND_EXIT_SAME;
     for (size_t i = 0; i < n_operands; i++)
         exit_code = cli_worse(exit_code, verify_one(operands[i], model, values->paranoid, rows));
-    nd_model_destroy(&model);
     static const struct nd_report_column columns[] = {{"capture", "CAPTURE"}, {"verdict", "VERDICT"},
                                                       {"tensors", "TENSORS"}, {"wrong", "WRONG"},
                                                       {"problem", "PROBLEM"}, {NULL, NULL}};
-    if (values->answer.quiet || (!values->answer.json && json_array_size(rows) == 0)) {
-        json_decref(rows);
+    if (values->answer.quiet || (!values->answer.json && json_array_size(rows) == 0))
         return exit_code;
-    }
     int printed;
     if (values->answer.json) {
-        printed = cli_print_rows(ND_DOCUMENT_VERIFICATION, "captures", rows, columns, true);
+        printed = cli_print_rows(ND_DOCUMENT_VERIFICATION, "captures", json_incref(rows), columns, true);
     } else {
         struct nd_report_screen *screen = nd_report_screen_create(cli_text_width(0));
         put_headline(screen, rows);
         cli_screen_rows(screen, rows_bad_first(rows), columns, "--json lists all");
         put_checks(screen, rows, values->paranoid);
         printed = cli_print_screen(screen);
-        json_decref(rows);
     }
     return printed != 0 ? printed : exit_code;
 }

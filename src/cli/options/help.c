@@ -11,6 +11,7 @@
 
 #include "cli/terminal/output.h"
 #include "cli/terminal/rows.h"
+#include "cli/terminal/signals.h"
 #include "npudiff/capture/capture.h"
 #include "npudiff/core/parse.h"
 #include "npudiff/devices/device.h"
@@ -477,6 +478,7 @@ int cli_run(const struct cli_command *with_groups, int argc, char **argv)
         free_lists(command, parse.values);
     free(parse.values);
     free(parse.operands);
+    cli_signals_end_if_came(); /* only now that everything is cleaned up */
     return exit_code;
 }
 

@@ -83,31 +83,9 @@ static json_t *runner_rows(void)
     return rows;
 }
 
-static void print_runners(const json_t *runners)
-{
-    static const struct nd_report_column columns[] = {
-        {"device", "RUNNER"}, {"path", "PROGRAM"}, {"reason", "REASON"}, {NULL, NULL}};
-    printf("\n");
-    if (json_array_size(runners) == 0)
-        printf("runners: none is found\n");
-    else
-        cli_print_table(runners, columns);
-}
-
 static const struct nd_report_column phone_columns[] = {{"device", "PHONE"},  {"model", "MODEL"},
                                                         {"soc", "CHIPSET"},   {"state", "STATE"},
                                                         {"reason", "REASON"}, {NULL, NULL}};
-
-static void print_phones(const json_t *phones, const struct nd_error *trouble)
-{
-    printf("\n");
-    if (phones == NULL)
-        printf("not available: %s\n", trouble->message);
-    else if (json_array_size(phones) == 0)
-        printf("phones: none is attached\n");
-    else
-        cli_print_table(phones, phone_columns);
-}
 
 static void print_tables(const json_t *root, const struct nd_error *phone_trouble, const char *missing)
 {
@@ -125,9 +103,24 @@ static void print_tables(const json_t *root, const struct nd_error *phone_troubl
     cli_print_table(json_object_get(root, "chipsets"), chipset_columns);
     if (missing != NULL)
         printf("\nnot available: %s\n", missing);
-    print_runners(json_object_get(root, "runners"));
-    if (phone_trouble != NULL)
-        print_phones(json_object_get(root, "phones"), phone_trouble);
+    const json_t *runners = json_object_get(root, "runners");
+    static const struct nd_report_column columns[] = {
+        {"device", "RUNNER"}, {"path", "PROGRAM"}, {"reason", "REASON"}, {NULL, NULL}};
+    printf("\n");
+    if (json_array_size(runners) == 0)
+        printf("runners: none is found\n");
+    else
+        cli_print_table(runners, columns);
+    if (phone_trouble != NULL) {
+        const json_t *phones = json_object_get(root, "phones");
+        printf("\n");
+        if (phones == NULL)
+            printf("not available: %s\n", phone_trouble->message);
+        else if (json_array_size(phones) == 0)
+            printf("phones: none is attached\n");
+        else
+            cli_print_table(phones, phone_columns);
+    }
 }
 
 /* ---- the answer in one screen ---- */

@@ -60,21 +60,6 @@ static void print_result(const char *output, const struct nd_import_result *resu
     }
 }
 
-static void print_json(const char *output, const struct nd_import_result *result)
-{
-    json_t *facts = json_object();
-    for (size_t i = 0; i < result->n_facts; i++)
-        json_object_set_new(facts, result->facts[i].kind, cli_text(result->facts[i].source));
-    cli_print_json(ND_DOCUMENT_IMPORT,
-                   json_pack("{s:o, s:I, s:I, s:I, s:s, s:o}", "capture", cli_text(output), "tensors",
-                             (json_int_t)result->n_tensors, "inputs", (json_int_t)result->n_inputs, "samples",
-                             (json_int_t)result->n_samples, "status",
-                             result->cut_short == NULL ? "complete"
-                             : result->is_failed       ? "failed"
-                                                       : "partial",
-                             "facts", facts));
-}
-
 /* Files are told from TENSOR=EDGE by their extension. The short forms move to the front of the list. */
 static int sort_maps(struct cli_list *maps, struct nd_import_options *options)
 {
@@ -183,9 +168,19 @@ static int run_import(const struct values *values, const struct nd_import_option
     free(stated);
     if (problem != 0)
         return problem;
-    if (values->answer.json)
-        print_json(options->output, &result);
-    else if (!values->answer.quiet)
+    if (values->answer.json) {
+        json_t *facts = json_object();
+        for (size_t i = 0; i < result.n_facts; i++)
+            json_object_set_new(facts, result.facts[i].kind, cli_text(result.facts[i].source));
+        cli_print_json(ND_DOCUMENT_IMPORT,
+                       json_pack("{s:o, s:I, s:I, s:I, s:s, s:o}", "capture", cli_text(options->output),
+                                 "tensors", (json_int_t)result.n_tensors, "inputs", (json_int_t)result.n_inputs,
+                                 "samples", (json_int_t)result.n_samples, "status",
+                                 result.cut_short == NULL ? "complete"
+                                 : result.is_failed       ? "failed"
+                                                          : "partial",
+                                 "facts", facts));
+    } else if (!values->answer.quiet)
         print_result(options->output, &result);
     int code = result.cut_short != NULL ? ND_EXIT_DEVICE_FAILED : ND_EXIT_SAME;
     if (result.cut_short != NULL)

@@ -194,23 +194,6 @@ static void print_truth(const json_t *truth)
     printf("truth\n  %-20s %zu, which --json tells\n", "faults", n);
 }
 
-/* What failed; 'npudiff logs' has the rest. */
-static void print_findings(const json_t *findings)
-{
-    size_t n_failures = 0, i;
-    json_t *finding;
-    json_array_foreach(findings, i, finding) {
-        if (strcmp(json_string_value(json_object_get(finding, "severity")), "failure") != 0)
-            continue;
-        if (n_failures++ == 0)
-            printf("\nthe logs say\n");
-        printf("  %s:%" JSON_INTEGER_FORMAT ": %s: %s\n", json_string_value(json_object_get(finding, "log")),
-               json_integer_value(json_object_get(finding, "line")),
-               json_string_value(json_object_get(finding, "kind")),
-               json_string_value(json_object_get(finding, "text")));
-    }
-}
-
 /* All groups of attributes. */
 static void print_groups(const json_t *info)
 {
@@ -256,7 +239,20 @@ static void print_text(const json_t *info)
     print_some(json_object_get(info, "untouched_differs"), changed);
     print_some(json_object_get(info, "not_known"), not_known);
     cli_print_table(json_object_get(info, "probes"), columns);
-    print_findings(json_object_get(info, "findings"));
+    /* What failed; 'npudiff logs' has the rest. */
+    const json_t *findings = json_object_get(info, "findings");
+    size_t n_failures = 0, i;
+    json_t *finding;
+    json_array_foreach(findings, i, finding) {
+        if (strcmp(json_string_value(json_object_get(finding, "severity")), "failure") != 0)
+            continue;
+        if (n_failures++ == 0)
+            printf("\nthe logs say\n");
+        printf("  %s:%" JSON_INTEGER_FORMAT ": %s: %s\n", json_string_value(json_object_get(finding, "log")),
+               json_integer_value(json_object_get(finding, "line")),
+               json_string_value(json_object_get(finding, "kind")),
+               json_string_value(json_object_get(finding, "text")));
+    }
 }
 
 /* ---- one screen ---- */

@@ -252,34 +252,6 @@ static char *make_campaign(const struct values *values, const char *model, const
     return text;
 }
 
-/* The names of the probes with labels, as a list in YAML (NULL: no memory), and the samples of the smallest. */
-static void find_labelled(const struct cli_probes *probes, struct facts *facts)
-{
-    char *text = NULL;
-    size_t n, n_labelled = 0;
-    FILE *out = open_memstream(&text, &n);
-    for (size_t i = 0; out != NULL && i < probes->n; i++) {
-        if (probes->items[i]->labels == NULL)
-            continue;
-        fputs(n_labelled++ > 0 ? ", " : "", out);
-        put_text(out, probes->items[i]->name);
-        size_t n_samples = probes->items[i]->n_samples;
-        facts->n_labelled = n_labelled == 1 || n_samples < facts->n_labelled ? n_samples : facts->n_labelled;
-    }
-    facts->labelled = out != NULL && fclose(out) == 0 ? text : NULL;
-}
-
-/* Whether the inputs have ties, and whether there is anything quantised at all. */
-static void look_at_model(const struct nd_model *model, struct facts *facts)
-{
-    static const char *const ties[] = {"ties:16"};
-    struct nd_probe *probe = NULL;
-    facts->has_ties = nd_probes_for_model(model, ties, 1, &probe, NULL) == ND_OK;
-    nd_probe_destroy(&probe);
-    for (size_t e = 0; e < nd_model_n_tensors(model); e++)
-        facts->is_quantised = facts->is_quantised || nd_model_tensor(model, e)->quant.n > 0;
-}
-
 /* Mistakes are found now, and not by qualify. */
 static enum nd_status check(const struct values *values, const char *path, struct facts *facts,
                             struct nd_error *err)
@@ -288,7 +260,13 @@ static enum nd_status check(const struct values *values, const char *path, struc
     CLI_OWNED(cli_probes_deinit) struct cli_probes probes = {0};
     CLI_TRY(cli_model_load(path, &values->dims, &model, err));
     CLI_TRY(nd_probes_check_static(model, values->probes.items, values->probes.n, err));
-    look_at_model(model, facts);
+    /* Whether the inputs have ties, and whether there is anything quantised at all. */
+    static const char *const ties[] = {"ties:16"};
+    struct nd_probe *probe = NULL;
+    facts->has_ties = nd_probes_for_model(model, ties, 1, &probe, NULL) == ND_OK;
+    nd_probe_destroy(&probe);
+    for (size_t e = 0; e < nd_model_n_tensors(model); e++)
+        facts->is_quantised = facts->is_quantised || nd_model_tensor(model, e)->quant.n > 0;
     snprintf(facts->reference, sizeof facts->reference, facts->is_quantised ? "quantised" : "cpu");
     if (values->float_model != NULL)
         CLI_TRY(nd_model_load(values->float_model, &float_model, err));
@@ -300,7 +278,20 @@ static enum nd_status check(const struct values *values, const char *path, struc
             snprintf(facts->reference, sizeof facts->reference, "'%s'", device.label);
     }
     CLI_TRY(cli_probes_make(model, &values->probes, false, &probes, err));
-    find_labelled(&probes, facts);
+    /* The names of the probes with labels, as a list in YAML (NULL: no memory), and the samples of the
+     * smallest. */
+    char *text = NULL;
+    size_t n, n_labelled = 0;
+    FILE *out = open_memstream(&text, &n);
+    for (size_t i = 0; out != NULL && i < probes.n; i++) {
+        if (probes.items[i]->labels == NULL)
+            continue;
+        fputs(n_labelled++ > 0 ? ", " : "", out);
+        put_text(out, probes.items[i]->name);
+        size_t n_samples = probes.items[i]->n_samples;
+        facts->n_labelled = n_labelled == 1 || n_samples < facts->n_labelled ? n_samples : facts->n_labelled;
+    }
+    facts->labelled = out != NULL && fclose(out) == 0 ? text : NULL;
     return ND_OK;
 }
 

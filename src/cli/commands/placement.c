@@ -27,20 +27,6 @@ struct values {
 
 /* ---- devices that are asked now ---- */
 
-/* The model untouched, so that looking does not move anything; a few runs of one sample, for their times. */
-static void fill_options(const struct values *values, struct nd_capture_options *options)
-{
-    nd_capture_options_init(options);
-    options->tensors = "none";
-    options->n_repeats = values->repeats > 0 ? values->repeats : 5;
-    options->store_digests_only = true;
-    options->allow_fallback = true;
-    options->profile = true;
-    options->agent = values->agent;
-    if (values->time_limit_s > 0)
-        options->time_limit_s = values->time_limit_s;
-}
-
 static enum nd_status prepare_cells(const struct values *values, const char *folder, struct cli_fleet *fleet,
                                     struct nd_error *err)
 {
@@ -62,7 +48,18 @@ static int ask_devices(const struct values *values, struct nd_model *model, cons
     struct nd_error err = {0};
     CLI_OWNED(nd_probe_destroy) struct nd_probe *probe = NULL;
     const char *spec = values->probe != NULL ? values->probe : "zeros";
-    fill_options(values, &fleet->options);
+    /* The model untouched, so that looking does not move anything; a few runs of one sample, for their times.
+     */
+    struct nd_capture_options *options = &fleet->options;
+    nd_capture_options_init(options);
+    options->tensors = "none";
+    options->n_repeats = values->repeats > 0 ? values->repeats : 5;
+    options->store_digests_only = true;
+    options->allow_fallback = true;
+    options->profile = true;
+    options->agent = values->agent;
+    if (values->time_limit_s > 0)
+        options->time_limit_s = values->time_limit_s;
     if (nd_model_check_static(model, &err) != ND_OK ||
         nd_probes_for_model(model, &spec, 1, &probe, &err) != ND_OK ||
         prepare_cells(values, folder, fleet, &err) != ND_OK)
@@ -74,16 +71,6 @@ static int ask_devices(const struct values *values, struct nd_model *model, cons
     int exit_code = cli_fleet_capture(fleet);
     fleet->probes = NULL;
     return exit_code;
-}
-
-static void remove_folder(const char *folder, const struct cli_fleet *fleet)
-{
-    for (size_t i = 0; fleet->cells != NULL && i < fleet->n_cells; i++)
-        if (fleet->cells[i].path != NULL)
-            unlink(fleet->cells[i].path);
-    if (rmdir(folder) != 0)
-        fprintf(stderr, "npudiff: cannot remove folder '%s': %s\n", folder,
-                strerror(errno)); /* the result stands */
 }
 
 /* ---- what the captures say ---- */
@@ -158,8 +145,14 @@ static int place_model(const struct values *values, struct nd_model *model, cons
     }
     if (exit_code == 0 || exit_code == ND_EXIT_DEVICE_FAILED)
         exit_code = examine_all(values, model, &fleet, captures, n_captures);
-    if (has_folder)
-        remove_folder(folder, &fleet);
+    if (has_folder) {
+        for (size_t i = 0; fleet.cells != NULL && i < fleet.n_cells; i++)
+            if (fleet.cells[i].path != NULL)
+                unlink(fleet.cells[i].path);
+        if (rmdir(folder) != 0)
+            fprintf(stderr, "npudiff: cannot remove folder '%s': %s\n", folder,
+                    strerror(errno)); /* the result stands */
+    }
     cli_fleet_deinit(&fleet);
     return exit_code;
 }

@@ -71,21 +71,6 @@ static void show_progress(void *context, const struct nd_qualify_progress *state
                                                        .total = state->total});
 }
 
-/* With the model of the first failure, where its capture says where that is. */
-static enum nd_status print_brief(const struct values *values, const struct nd_qualify_result *result,
-                                  char **text, struct nd_error *err)
-{
-    const char *quantised, *name;
-    CLI_OWNED(nd_capture_close) struct nd_capture *capture = NULL;
-    struct nd_qualification_place place = {.folder = result->folder};
-    CLI_FREED char *path =
-        nd_report_first_failure(&result->found, &quantised, &name) ? cli_path_in(result->folder, name) : NULL;
-    if (path != NULL && nd_capture_open(path, &capture, NULL) == ND_OK)
-        place.model = nd_capture_model_path(capture);
-    return nd_report_qualification_brief(&result->found, &place, cli_text_width(values->answer.width), text,
-                                         err);
-}
-
 /* What was asked for: the policy, or the result. */
 static int print(const struct values *values, const struct nd_qualify_result *result)
 {
@@ -100,8 +85,19 @@ static int print(const struct values *values, const struct nd_qualify_result *re
         status = nd_report_qualification_json(&result->found, &text, &err);
     else if (values->verbose)
         status = nd_report_qualification_text(&result->found, &text, &err);
-    else
-        status = print_brief(values, result, &text, &err);
+    else {
+        /* With the model of the first failure, where its capture says where that is. */
+        const char *quantised, *name;
+        CLI_OWNED(nd_capture_close) struct nd_capture *capture = NULL;
+        struct nd_qualification_place place = {.folder = result->folder};
+        CLI_FREED char *path = nd_report_first_failure(&result->found, &quantised, &name)
+                                   ? cli_path_in(result->folder, name)
+                                   : NULL;
+        if (path != NULL && nd_capture_open(path, &capture, NULL) == ND_OK)
+            place.model = nd_capture_model_path(capture);
+        status = nd_report_qualification_brief(&result->found, &place, cli_text_width(values->answer.width),
+                                               &text, &err);
+    }
     return status == ND_OK && text == NULL ? 0 : cli_print_answer(status, text, &values->answer, &err);
 }
 

@@ -121,23 +121,6 @@ enum nd_status cli_place(const struct nd_model *model, struct nd_capture *captur
     return nd_placement_examine(model, capture, &out->report, err);
 }
 
-static enum nd_status place(struct report_documents *documents, const struct nd_model *model,
-                            struct nd_capture *const *captures, size_t n, const struct report_sources *sources,
-                            struct nd_error *err)
-{
-    struct nd_placed_device *devices = calloc(n, sizeof *devices);
-    char *json = NULL;
-    enum nd_status status = devices != NULL ? ND_OK : cli_memory_error(err);
-    for (size_t i = 0; status == ND_OK && i < n; i++)
-        status = cli_place(model, captures[i], &devices[i], err);
-    if (status == ND_OK)
-        status = nd_report_placement_json(model, devices, n, &json, err);
-    for (size_t i = 0; devices != NULL && i < n; i++)
-        nd_placement_destroy(&devices[i].report);
-    free(devices);
-    return status == ND_OK ? report_documents_add(documents, "placement", sources->model, json, err) : status;
-}
-
 static enum nd_status add_explanation(struct report_documents *documents, struct nd_capture *const *captures,
                                       size_t n, const struct report_sources *sources, struct nd_error *err)
 {
@@ -150,7 +133,17 @@ static enum nd_status add_explanation(struct report_documents *documents, struct
     if (float_model != NULL)
         CLI_TRY(nd_capture_set_dims(captures[0], float_model, err));
     CLI_TRY(explain(documents, quantised, float_model, captures, n, sources, err));
-    return place(documents, quantised, captures, n, sources, err);
+    struct nd_placed_device *devices = calloc(n, sizeof *devices);
+    char *json = NULL;
+    enum nd_status status = devices != NULL ? ND_OK : cli_memory_error(err);
+    for (size_t i = 0; status == ND_OK && i < n; i++)
+        status = cli_place(quantised, captures[i], &devices[i], err);
+    if (status == ND_OK)
+        status = nd_report_placement_json(quantised, devices, n, &json, err);
+    for (size_t i = 0; devices != NULL && i < n; i++)
+        nd_placement_destroy(&devices[i].report);
+    free(devices);
+    return status == ND_OK ? report_documents_add(documents, "placement", sources->model, json, err) : status;
 }
 
 /* What is only explained if possible leaves trouble with files and memory as it is. */

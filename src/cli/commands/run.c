@@ -137,19 +137,6 @@ static int cli_stages_run(struct cli_stages *stages, const struct cli_command *c
     return exit_code;
 }
 
-/* Prints the one document with --json, and frees the results. The worst exit code. */
-static int cli_stages_end(struct cli_stages *stages, enum nd_document kind)
-{
-    if (stages->is_json && !stages->is_quiet) {
-        json_t *root = json_pack("{s:i}", "exit_code", stages->exit_code);
-        json_object_update(root, stages->results);
-        cli_print_json(kind, root);
-    }
-    json_decref(stages->results);
-    stages->results = NULL;
-    return stages->exit_code;
-}
-
 /* ---- the command ---- */
 
 struct values {
@@ -297,7 +284,15 @@ static int run(const void *context, const char *const *operands, size_t n_operan
      */
     if (run_capture(values, operands[0], folder, &stages) != ND_EXIT_TROUBLE)
         judge(values, operands[0], can_explain, &paths, &stages);
-    return cli_stages_end(&stages, ND_DOCUMENT_RUN);
+    /* Prints the one document with --json, and frees the results. The worst exit code. */
+    if (stages.is_json && !stages.is_quiet) {
+        json_t *root = json_pack("{s:i}", "exit_code", stages.exit_code);
+        json_object_update(root, stages.results);
+        cli_print_json(ND_DOCUMENT_RUN, root);
+    }
+    json_decref(stages.results);
+    stages.results = NULL;
+    return stages.exit_code;
 }
 
 static const struct cli_option options[] = {

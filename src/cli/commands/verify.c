@@ -250,22 +250,6 @@ static json_t *rows_bad_first(const json_t *rows)
     return sorted;
 }
 
-/* A file that could not be read is not damaged, as far as is known. */
-static void put_headline(struct nd_report_screen *screen, const json_t *rows)
-{
-    size_t n = json_array_size(rows), n_not_read = count_verdict(rows, NOT_READ);
-    size_t n_damaged = n - n_not_read - count_verdict(rows, "sound");
-    if (n_damaged > 0 && n_not_read > 0)
-        nd_report_screen_put(screen, "DAMAGED: %zu of %zu captures; %zu cannot be read\n\n", n_damaged, n,
-                             n_not_read);
-    else if (n_damaged > 0)
-        nd_report_screen_put(screen, "DAMAGED: %zu of %zu captures\n\n", n_damaged, n);
-    else if (n_not_read > 0)
-        nd_report_screen_put(screen, "NOT READ: %zu of %zu captures\n\n", n_not_read, n);
-    else
-        nd_report_screen_put(screen, "OK: %zu capture%s as stored\n\n", n, n == 1 ? " is" : "s are");
-}
-
 /* ---- certificates of twins ---- */
 
 /* The certificate, if it is one of `npudiff twin check`; else NULL. */
@@ -465,7 +449,18 @@ static int verify_captures(const struct values *values, const char *const *opera
         printed = cli_print_rows(ND_DOCUMENT_VERIFICATION, "captures", json_incref(rows), columns, true);
     } else {
         struct nd_report_screen *screen = nd_report_screen_create(cli_text_width(0));
-        put_headline(screen, rows);
+        /* A file that could not be read is not damaged, as far as is known. */
+        size_t n = json_array_size(rows), n_not_read = count_verdict(rows, NOT_READ);
+        size_t n_damaged = n - n_not_read - count_verdict(rows, "sound");
+        if (n_damaged > 0 && n_not_read > 0)
+            nd_report_screen_put(screen, "DAMAGED: %zu of %zu captures; %zu cannot be read\n\n", n_damaged, n,
+                                 n_not_read);
+        else if (n_damaged > 0)
+            nd_report_screen_put(screen, "DAMAGED: %zu of %zu captures\n\n", n_damaged, n);
+        else if (n_not_read > 0)
+            nd_report_screen_put(screen, "NOT READ: %zu of %zu captures\n\n", n_not_read, n);
+        else
+            nd_report_screen_put(screen, "OK: %zu capture%s as stored\n\n", n, n == 1 ? " is" : "s are");
         cli_screen_rows(screen, rows_bad_first(rows), columns, "--json lists all");
         put_checks(screen, rows, values->paranoid);
         printed = cli_print_screen(screen);

@@ -344,22 +344,6 @@ static bool take_value(struct parse *parse, const struct cli_option *option, con
     return store(parse->command, option, attached != NULL ? attached : parse->argv[++parse->at], parse->values);
 }
 
-static void refuse_name(const struct cli_command *command, const char *word, size_t length)
-{
-    enum { MAX_NAME = 40 };
-    char dashed[CLI_MAX_OPTIONS][MAX_NAME], typed[MAX_NAME], meant[ND_DID_YOU_MEAN_BYTES];
-    const char *names[CLI_MAX_OPTIONS];
-    size_t n = 0;
-    for (; n < CLI_MAX_OPTIONS && command->options[n].name != NULL; n++) {
-        snprintf(dashed[n], MAX_NAME, "--%s", command->options[n].name);
-        names[n] = dashed[n];
-    }
-    snprintf(typed, sizeof typed, "--%.*s", (int)length, word);
-    nd_did_you_mean(typed, names, n, sizeof names[0], meant);
-    cli_usage_error_as(CLI_E_OPTION_UNKNOWN, command->name, "unknown option '--%.*s'%s", (int)length, word,
-                       meant);
-}
-
 static bool parse_long(struct parse *parse, const char *word)
 {
     size_t length = strcspn(word, "=");
@@ -368,7 +352,19 @@ static bool parse_long(struct parse *parse, const char *word)
         if (strlen(renamed[i].old) == length && strncmp(renamed[i].old, word, length) == 0)
             option = find_name(parse->command, renamed[i].now, strlen(renamed[i].now));
     if (option == NULL) {
-        refuse_name(parse->command, word, length);
+        const struct cli_command *command = parse->command;
+        enum { MAX_NAME = 40 };
+        char dashed[CLI_MAX_OPTIONS][MAX_NAME], typed[MAX_NAME], meant[ND_DID_YOU_MEAN_BYTES];
+        const char *names[CLI_MAX_OPTIONS];
+        size_t n = 0;
+        for (; n < CLI_MAX_OPTIONS && command->options[n].name != NULL; n++) {
+            snprintf(dashed[n], MAX_NAME, "--%s", command->options[n].name);
+            names[n] = dashed[n];
+        }
+        snprintf(typed, sizeof typed, "--%.*s", (int)length, word);
+        nd_did_you_mean(typed, names, n, sizeof names[0], meant);
+        cli_usage_error_as(CLI_E_OPTION_UNKNOWN, command->name, "unknown option '--%.*s'%s", (int)length, word,
+                           meant);
         return false;
     }
     return take_value(parse, option, word[length] == '=' ? word + length + 1 : NULL);
@@ -438,13 +434,6 @@ static bool wants_help(int argc, char **argv)
     return false;
 }
 
-static void free_lists(const struct cli_command *command, void *values)
-{
-    for (const struct cli_option *option = command->options; option->name != NULL; option++)
-        if (option->kind == CLI_LIST || option->kind == CLI_OPTIONAL || option->kind == CLI_DIMS)
-            free(((struct cli_list *)(void *)((char *)values + option->offset))->items);
-}
-
 int cli_run(const struct cli_command *with_groups, int argc, char **argv)
 {
     struct cli_option options[CLI_MAX_OPTIONS];
@@ -474,8 +463,11 @@ int cli_run(const struct cli_command *with_groups, int argc, char **argv)
             cli_note_file(parse.operands[i]);
         exit_code = command->run(parse.values, parse.operands, parse.n_operands);
     }
-    if (parse.values != NULL)
-        free_lists(command, parse.values);
+    if (parse.values != NULL) {
+        for (const struct cli_option *option = command->options; option->name != NULL; option++)
+            if (option->kind == CLI_LIST || option->kind == CLI_OPTIONAL || option->kind == CLI_DIMS)
+                free(((struct cli_list *)(void *)((char *)parse.values + option->offset))->items);
+    }
     free(parse.values);
     free(parse.operands);
     cli_signals_end_if_came(); /* only now that everything is cleaned up */

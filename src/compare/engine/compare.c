@@ -393,13 +393,6 @@ static void widen(const struct channel_work *w, size_t c, struct nd_difference_p
     place->coordinates[w->axis] = (int64_t)c;
 }
 
-/* The samples of several probes have no signal in common: section 7. */
-static void leave_out_signal(struct nd_difference *d)
-{
-    d->has_signal = false;
-    nd_signal_copy(NULL, d);
-}
-
 static enum nd_status finish(struct channel_work *w, struct nd_compared_pair *pair, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
@@ -412,8 +405,11 @@ static enum nd_status finish(struct channel_work *w, struct nd_compared_pair *pa
     for (size_t c = 0; c < w->n_channels && status == ND_OK; c++) {
         struct nd_difference *d = &pair->channels[c];
         status = nd_pair_state_finish(w->states[c], &w->contexts[c], d, err);
-        if (status == ND_OK && n_differing > 1)
-            leave_out_signal(d);
+        if (status == ND_OK && n_differing > 1) {
+            /* The samples of several probes have no signal in common: section 7. */
+            d->has_signal = false;
+            nd_signal_copy(NULL, d);
+        }
         widen(w, c, &d->first);
         for (size_t i = 0; i < d->n_worst; i++)
             widen(w, c, &d->worst[i].place);

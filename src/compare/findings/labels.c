@@ -6,7 +6,7 @@
 #include <math.h>
 
 #include "arithmetic/operators/array.h"
-#include "compare/metrics/permutation.h"
+#include "compare/metrics/layout.h"
 #include "core/memory.h"
 #include "core/tensors/scales.h"
 #include "core/text/strbuf.h"
@@ -462,19 +462,6 @@ static enum nd_status is_read_as(const struct side *wrong, const struct side *ri
     return ND_OK;
 }
 
-static enum nd_status say_reading(const struct side *wrong, const struct side *right, enum nd_dtype type,
-                                  struct nd_compared_pair *pair, struct nd_error *err)
-{
-    struct nd_strbuf text = {0};
-    nd_strbuf_printf(
-        &text, "'%s' calls the bytes %zu %s; read as %zu %s they are the values of '%s': the type is wrong",
-        wrong->device, wrong->n_elems, nd_dtype_name(wrong->tensor->dtype), right->n_elems, nd_dtype_name(type),
-        right->device);
-    free(pair->label);
-    pair->label = nd_strbuf_take(&text);
-    return pair->label != NULL ? nd_text_set(&pair->total.reason, err, "%s", pair->label) : nd_fail_memory(err);
-}
-
 /* The same bits in a different shape or layout: the reason says so, and nothing is compared. */
 static enum nd_status say_layout(const struct side sides[2], struct nd_compared_pair *pair,
                                  struct nd_error *err)
@@ -526,8 +513,19 @@ static enum nd_status look_at_readings(const struct nd_aligned_captures *alignme
         const struct side *wrong = &sides[k < ND_N_READINGS], *right = &sides[k >= ND_N_READINGS];
         bool is_so = false;
         status = is_read_as(wrong, right, nd_readings[k % ND_N_READINGS], &is_so, err);
-        if (status == ND_OK && is_so)
-            status = say_reading(wrong, right, nd_readings[k % ND_N_READINGS], pair, err);
+        if (status == ND_OK && is_so) {
+            enum nd_dtype type = nd_readings[k % ND_N_READINGS];
+            struct nd_strbuf text = {0};
+            nd_strbuf_printf(
+                &text,
+                "'%s' calls the bytes %zu %s; read as %zu %s they are the values of '%s': the type is wrong",
+                wrong->device, wrong->n_elems, nd_dtype_name(wrong->tensor->dtype), right->n_elems,
+                nd_dtype_name(type), right->device);
+            free(pair->label);
+            pair->label = nd_strbuf_take(&text);
+            status = pair->label != NULL ? nd_text_set(&pair->total.reason, err, "%s", pair->label)
+                                         : nd_fail_memory(err);
+        }
     }
     if (status == ND_OK && pair->label == NULL && sides[1].bytes != NULL)
         status = say_layout(sides, pair, err);

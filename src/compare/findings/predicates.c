@@ -649,9 +649,15 @@ static bool is_cell(const struct nd_compared_tensor *tensor, const struct nd_com
            d->n_samples > 0 && (d->n_samples_differing == 0 || d->has_values);
 }
 
-static enum nd_status add_shape(struct nd_cells *cells, size_t cell, const struct nd_shape *shape,
-                                struct nd_error *err)
+static enum nd_status add_tensor(struct nd_cells *cells, size_t cell, const struct nd_compared_tensor *tensor,
+                                 struct nd_error *err)
 {
+    const char *type = nd_dtype_name(tensor->dtype);
+    ND_TRY(nd_cells_add(cells, cell, ND_FACT_TYPE, type, strlen(type), 0, err));
+    if (tensor->op_types[0] != '\0')
+        ND_TRY(nd_cells_add(cells, cell, ND_FACT_OPERATOR, tensor->op_types, strlen(tensor->op_types), 0, err));
+    ND_TRY(nd_cells_add_name(cells, cell, tensor->name, err));
+    const struct nd_shape *shape = &tensor->shape;
     int64_t n_elems = 1;
     if (shape->rank < 0)
         return ND_OK;
@@ -665,34 +671,11 @@ static enum nd_status add_shape(struct nd_cells *cells, size_t cell, const struc
     return nd_cells_add(cells, cell, ND_FACT_ELEMENTS, "", 0, n_elems, err);
 }
 
-static enum nd_status add_tensor(struct nd_cells *cells, size_t cell, const struct nd_compared_tensor *tensor,
-                                 struct nd_error *err)
-{
-    const char *type = nd_dtype_name(tensor->dtype);
-    ND_TRY(nd_cells_add(cells, cell, ND_FACT_TYPE, type, strlen(type), 0, err));
-    if (tensor->op_types[0] != '\0')
-        ND_TRY(nd_cells_add(cells, cell, ND_FACT_OPERATOR, tensor->op_types, strlen(tensor->op_types), 0, err));
-    ND_TRY(nd_cells_add_name(cells, cell, tensor->name, err));
-    return add_shape(cells, cell, &tensor->shape, err);
-}
-
 /* What is asked: of the tensors of a device (tensor: SIZE_MAX), or of the samples of one. */
 struct question {
     size_t device, tensor;
     bool is_of_size; /* which samples are grossly wrong, not which differ */
 };
-
-static void put_subject(const struct nd_comparison *comparison, const struct question *q, size_t n_wrong,
-                        size_t n, struct nd_strbuf *text)
-{
-    const char *label = comparison->devices[q->device].label;
-    if (q->tensor == SIZE_MAX)
-        nd_strbuf_printf(text, "the %zu wrong tensors of %zu on %s are exactly those ", n_wrong, n, label);
-    else
-        nd_strbuf_printf(text, "the %zu samples of %zu of '%s' that %s on %s are exactly those ", n_wrong, n,
-                         comparison->tensors[q->tensor].name,
-                         q->is_of_size ? "are wrong by more than rounding" : "differ", label);
-}
 
 /* Appends what was found, when anything was. */
 static enum nd_status note(struct nd_comparison *comparison, const struct question *q,
@@ -707,7 +690,14 @@ static enum nd_status note(struct nd_comparison *comparison, const struct questi
                   err);
     for (size_t i = 0; i < cells->n; i++)
         n_wrong += cells->is_wrong[i];
-    put_subject(comparison, q, n_wrong, cells->n, &text);
+    size_t n = cells->n;
+    const char *label = comparison->devices[q->device].label;
+    if (q->tensor == SIZE_MAX)
+        nd_strbuf_printf(&text, "the %zu wrong tensors of %zu on %s are exactly those ", n_wrong, n, label);
+    else
+        nd_strbuf_printf(&text, "the %zu samples of %zu of '%s' that %s on %s are exactly those ", n_wrong, n,
+                         comparison->tensors[q->tensor].name,
+                         q->is_of_size ? "are wrong by more than rounding" : "differ", label);
     nd_strbuf_printf(&text, "%s%s%s%s", found->conditions[0], found->n_conditions > 1 ? " and " : "",
                      found->n_conditions > 1 ? found->conditions[1] : "",
                      q->is_of_size ? "; all others differ by rounding at most" : "");

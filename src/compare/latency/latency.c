@@ -51,21 +51,6 @@ static void remove_levels(struct nd_timed *timed, const struct nd_level_change *
     }
 }
 
-/* Slow levels are those above the geometric middle of the slowest and the fastest. */
-static void class_levels(const struct nd_timed *timed, const struct nd_latency *out, unsigned char *classes)
-{
-    double least = out->changes[0].before_us, most = least, level = least;
-    for (size_t k = 0; k < out->n_changes; k++) {
-        least = fmin(least, out->changes[k].after_us);
-        most = fmax(most, out->changes[k].after_us);
-    }
-    for (size_t i = 0, k = 0; i < timed->n; i++) {
-        if (k < out->n_changes && timed->index[i] == out->changes[k].run)
-            level = out->changes[k++].after_us;
-        classes[timed->index[i]] = level > sqrt(least * most) ? ND_RUN_SLOW : ND_RUN_FAST;
-    }
-}
-
 /* ---- modes ---- */
 
 /* Every n_thin-th run, sorted, into scratch; of very many an even choice of the sorted ones. */
@@ -154,21 +139,6 @@ static void describe_modes(struct nd_timed *timed, const struct parting *parting
     }
 }
 
-static void class_modes(const struct nd_timed *timed, const struct parting *parting,
-                        const struct nd_latency *out, unsigned char *classes)
-{
-    for (size_t i = 0; i < timed->n; i++) {
-        double y = timed->levels[i];
-        bool is_tail = y < parting->tail_low || y > parting->tail_high;
-        enum nd_run_class class = y > parting->mixture.boundary ? ND_RUN_SLOW : ND_RUN_FAST;
-        if (!out->is_bimodal)
-            class = y > parting->tail_high ? ND_RUN_SLOW : ND_RUN_FAST;
-        else if (is_tail)
-            class = ND_RUN_APART;
-        classes[timed->index[i]] = (unsigned char)class;
-    }
-}
-
 static enum nd_status find_modes(struct nd_timed *timed, struct parting *parting, struct nd_latency *out,
                                  struct nd_error *err)
 {
@@ -201,10 +171,30 @@ static void set_slow(const struct nd_timed *timed, const struct parting *parting
                                      : ND_SLOW_NONE;
     if (classes == NULL)
         return;
-    if (out->slow == ND_SLOW_REGIME)
-        class_levels(timed, out, classes);
-    else
-        class_modes(timed, parting, out, classes);
+    if (out->slow == ND_SLOW_REGIME) {
+        /* Slow levels are those above the geometric middle of the slowest and the fastest. */
+        double least = out->changes[0].before_us, most = least, level = least;
+        for (size_t k = 0; k < out->n_changes; k++) {
+            least = fmin(least, out->changes[k].after_us);
+            most = fmax(most, out->changes[k].after_us);
+        }
+        for (size_t i = 0, k = 0; i < timed->n; i++) {
+            if (k < out->n_changes && timed->index[i] == out->changes[k].run)
+                level = out->changes[k++].after_us;
+            classes[timed->index[i]] = level > sqrt(least * most) ? ND_RUN_SLOW : ND_RUN_FAST;
+        }
+    } else {
+        for (size_t i = 0; i < timed->n; i++) {
+            double y = timed->levels[i];
+            bool is_tail = y < parting->tail_low || y > parting->tail_high;
+            enum nd_run_class class = y > parting->mixture.boundary ? ND_RUN_SLOW : ND_RUN_FAST;
+            if (!out->is_bimodal)
+                class = y > parting->tail_high ? ND_RUN_SLOW : ND_RUN_FAST;
+            else if (is_tail)
+                class = ND_RUN_APART;
+            classes[timed->index[i]] = (unsigned char)class;
+        }
+    }
 }
 
 /* Fills the changes, modes, tail and slow of out, and the classes of timed runs. timed->n >= 1. */

@@ -435,8 +435,15 @@ static enum nd_status read_array_of_latency_json(struct nd_list *list, const jso
     return ND_OK;
 }
 
-static enum nd_status read_root(struct nd_list *list, const json_t *root, struct nd_error *err)
+/* Reads JSON text. */
+static enum nd_status nd_list_read_json(struct nd_list *list, const char *text, size_t n_bytes,
+                                        struct nd_error *err)
 {
+    json_error_t problem;
+    json_auto_t *root = json_loadb(text, n_bytes, 0, &problem);
+    if (root == NULL)
+        return nd_fail(err, ND_E_LATENCY_FORMAT, list->path, "'%s' is no whole JSON: line %d: %s", list->path,
+                       problem.line, problem.text);
     list->out.format = "json";
     if (json_is_array(root) && list->column == NULL)
         return read_array_of_latency_json(list, root, err);
@@ -449,16 +456,4 @@ static enum nd_status read_root(struct nd_list *list, const json_t *root, struct
     if (find(root, ai_hub_path) == array)
         list->out.format = "ai-hub";
     return read_array_of_latency_json(list, array, err);
-}
-
-/* Reads JSON text. */
-static enum nd_status nd_list_read_json(struct nd_list *list, const char *text, size_t n_bytes,
-                                        struct nd_error *err)
-{
-    json_error_t problem;
-    json_auto_t *root = json_loadb(text, n_bytes, 0, &problem);
-    if (root == NULL)
-        return nd_fail(err, ND_E_LATENCY_FORMAT, list->path, "'%s' is no whole JSON: line %d: %s", list->path,
-                       problem.line, problem.text);
-    return read_root(list, root, err);
 }

@@ -81,16 +81,6 @@ static struct nd_placed_node new_node(const char *name, const char *op_type, con
                                    .model_node = model_node};
 }
 
-static void fill_model_nodes(struct nd_placing *placing)
-{
-    for (size_t i = 0; i < placing->n_model_nodes; i++) {
-        const struct nd_model_node *node = nd_model_node(placing->model, i);
-        placing->nodes[i] = new_node(node->name, node->op_type, node->domain, i);
-        placing->nodes[i].is_io_quantisation = node->is_io_quantisation;
-        placing->nodes[i].is_constant = placing->graph->nodes[i].is_constant;
-    }
-}
-
 static void place(struct nd_placing *placing, size_t node, const struct nd_capture_node *row)
 {
     placing->nodes[node].provider = row->provider;
@@ -180,7 +170,12 @@ static enum nd_status match_assignment(struct nd_placing *placing, struct nd_err
     placing->nodes = nd_arena_calloc(arena, n_nodes, sizeof *placing->nodes);
     placing->subgraphs = nd_arena_calloc(arena, n_nodes, sizeof *placing->subgraphs);
     ND_TRY_MEMORY(!nd_arena_has_failed(arena), err);
-    fill_model_nodes(placing);
+    for (size_t i = 0; i < placing->n_model_nodes; i++) {
+        const struct nd_model_node *node = nd_model_node(placing->model, i);
+        placing->nodes[i] = new_node(node->name, node->op_type, node->domain, i);
+        placing->nodes[i].is_io_quantisation = node->is_io_quantisation;
+        placing->nodes[i].is_constant = placing->graph->nodes[i].is_constant;
+    }
     placing->report.n_nodes = placing->n_model_nodes;
     ND_TRY_MEMORY(index_names(placing), err);
     match_rows(placing);
@@ -629,19 +624,6 @@ static void time_fused(struct nd_placing *placing)
     }
 }
 
-static void time_pieces(struct nd_placing *placing)
-{
-    for (size_t i = 0; i < placing->n_model_nodes; i++) {
-        const struct nd_placed_node *node = &placing->nodes[i];
-        if (node->piece == SIZE_MAX || node->where != ND_WHERE_OFF || isnan(node->profile_us))
-            continue;
-        double *us = &placing->pieces[node->piece].us;
-        *us = isnan(*us) ? node->profile_us : *us + node->profile_us;
-    }
-    if (placing->report.is_npu)
-        time_fused(placing);
-}
-
 /* Pieces and cuts, and what they cost. Needs the model. */
 static void cut_graph(struct nd_placing *placing)
 {
@@ -658,8 +640,17 @@ static void cut_graph(struct nd_placing *placing)
         if (!placing->graph->tensors[t].is_constant)
             count_tensor(placing, t);
     sort_pieces(placing);
-    if (placing->has_profile)
-        time_pieces(placing);
+    if (placing->has_profile) {
+        for (size_t i = 0; i < placing->n_model_nodes; i++) {
+            const struct nd_placed_node *node = &placing->nodes[i];
+            if (node->piece == SIZE_MAX || node->where != ND_WHERE_OFF || isnan(node->profile_us))
+                continue;
+            double *us = &placing->pieces[node->piece].us;
+            *us = isnan(*us) ? node->profile_us : *us + node->profile_us;
+        }
+        if (placing->report.is_npu)
+            time_fused(placing);
+    }
 }
 
 const char *nd_where_name(enum nd_where where)
@@ -722,18 +713,6 @@ static void list_events(struct nd_placing *placing)
             (struct nd_provider_event){event->message, event->identifier, event->unit, event->n, event->total};
     }
     placing->report.n_events = csv->n_events;
-}
-
-static void list_tensors(struct nd_placing *placing)
-{
-    size_t n = nd_capture_n_tensors(placing->capture);
-    placing->tensors = nd_arena_calloc(placing->arena, n, sizeof *placing->tensors);
-    for (size_t e = 0; placing->tensors != NULL && e < n; e++) {
-        const char *provider = nd_capture_tensor_provider(placing->capture, e);
-        placing->tensors[e] = (struct nd_placed_tensor){nd_capture_tensor(placing->capture, e)->name, provider,
-                                                        placing_where(placing, provider)};
-    }
-    placing->report.n_tensors = n;
 }
 
 /* Shapes as the model declares them, where it does not as the device showed them, then what follows. */
@@ -842,7 +821,14 @@ static enum nd_status examine(struct nd_placing *placing, struct nd_error *err)
     ND_TRY(check_model(placing, err));
     ND_TRY(read_profiles(placing, err));
     ND_TRY(match_nodes(placing, err));
-    list_tensors(placing);
+    size_t n = nd_capture_n_tensors(placing->capture);
+    placing->tensors = nd_arena_calloc(placing->arena, n, sizeof *placing->tensors);
+    for (size_t e = 0; placing->tensors != NULL && e < n; e++) {
+        const char *provider = nd_capture_tensor_provider(placing->capture, e);
+        placing->tensors[e] = (struct nd_placed_tensor){nd_capture_tensor(placing->capture, e)->name, provider,
+                                                        placing_where(placing, provider)};
+    }
+    placing->report.n_tensors = n;
     if (placing->has_csv)
         list_events(placing);
     if (placing->model != NULL) {

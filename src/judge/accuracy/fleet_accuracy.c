@@ -179,20 +179,6 @@ static double largest_t(const struct work *w, enum family family)
     return largest;
 }
 
-static void draw(struct work *w)
-{
-    size_t n = w->in->n_samples;
-    uint64_t state = w->options->seed;
-    for (size_t d = 0; d < ND_DRAWS; d++) {
-        for (size_t p = 0; p < w->patterns.n; p++)
-            w->counts[p] = 0;
-        for (size_t i = 0; i < n; i++)
-            w->counts[w->patterns.of_sample[nd_splitmix_below(&state, n)]]++;
-        for (enum family f = PAIRS; f < N_FAMILIES; f++)
-            w->draws[f * ND_DRAWS + d] = largest_t(w, f);
-    }
-}
-
 /* Whether some contrast of the family rests on few samples. */
 static bool is_sparse(const struct work *w, enum family family)
 {
@@ -313,7 +299,16 @@ enum nd_status nd_spread_measure(const struct nd_rights *in, const struct nd_spr
     if (in->n_samples > 0 && in->n_devices > 0) {
         status = prepare(&w, err);
         if (status == ND_OK) {
-            draw(&w);
+            size_t n = w.in->n_samples;
+            uint64_t state = w.options->seed;
+            for (size_t d = 0; d < ND_DRAWS; d++) {
+                for (size_t p = 0; p < w.patterns.n; p++)
+                    w.counts[p] = 0;
+                for (size_t i = 0; i < n; i++)
+                    w.counts[w.patterns.of_sample[nd_splitmix_below(&state, n)]]++;
+                for (enum family f = PAIRS; f < N_FAMILIES; f++)
+                    w.draws[f * ND_DRAWS + d] = largest_t(&w, f);
+            }
             for (enum family f = PAIRS; f < N_FAMILIES; f++)
                 w.critical[f] = critical_of(&w, f);
             conclude(&w, &made);
@@ -381,13 +376,6 @@ static uint64_t count_unstable(const struct nd_predictions *in)
     return n;
 }
 
-/* Every sample that differs does so in at least n_devices - 1 pairs (one device against the rest). */
-static struct nd_interval bound_of_mean(const struct nd_prediction_changes *changes)
-{
-    return (struct nd_interval){changes->any_differs.interval.low * 2 / (double)changes->n_devices,
-                                changes->any_differs.interval.high};
-}
-
 static void mean_of(const double *n_pairs_differing, double confidence, uint64_t seed, double *draws,
                     struct nd_prediction_changes *changes)
 {
@@ -402,7 +390,10 @@ static void mean_of(const double *n_pairs_differing, double confidence, uint64_t
     changes->mean = sum / size;
     changes->is_mean_bound = changes->any_differs.k < ND_FEW;
     if (changes->is_mean_bound) {
-        changes->mean_interval = bound_of_mean(changes);
+        /* Every sample that differs does so in at least n_devices - 1 pairs (one device against the rest). */
+        changes->mean_interval =
+            (struct nd_interval){changes->any_differs.interval.low * 2 / (double)changes->n_devices,
+                                 changes->any_differs.interval.high};
         return;
     }
     for (size_t d = 0; d < ND_DRAWS; d++) {

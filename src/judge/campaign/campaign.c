@@ -346,20 +346,16 @@ static const struct nd_yaml_key campaign_keys[] = {
 #undef AT_of_campaign
 };
 
-/* The name of the file stands in for that of the campaign. */
-static char *default_name(const char *path)
-{
-    char *name = nd_strdup(nd_path_base(path));
-    char *dot = name != NULL ? strrchr(name, '.') : NULL;
-    if (dot != NULL && dot != name)
-        *dot = '\0';
-    return name;
-}
-
 static bool fill_defaults(struct nd_campaign *campaign, const char *folder)
 {
-    if (campaign->name == NULL)
-        campaign->name = default_name(campaign->path);
+    if (campaign->name == NULL) {
+        /* The name of the file stands in for that of the campaign. */
+        char *name = nd_strdup(nd_path_base(campaign->path));
+        char *dot = name != NULL ? strrchr(name, '.') : NULL;
+        if (dot != NULL && dot != name)
+            *dot = '\0';
+        campaign->name = name;
+    }
     if (campaign->tensors == NULL)
         campaign->tensors = nd_strdup("all");
     if (campaign->reference == NULL)

@@ -718,18 +718,6 @@ static void remove_file(struct pruning *pruning, enum nd_golden_part part, const
         pruning->status = nd_fail(err, ND_E_FILE_WRITE, path, "cannot remove '%s': %s", path, strerror(errno));
 }
 
-static void choose_entries(struct pruning *pruning, size_t keep)
-{
-    const struct nd_golden *store = pruning->store;
-    for (size_t i = 0; i < store->n; i++) {
-        size_t n_newer = 0;
-        for (size_t j = i + 1; keep > 0 && n_newer < keep && j < store->n; j++)
-            n_newer += json_equal(json_object_get(store->entries[i].json, "axes"),
-                                  json_object_get(store->entries[j].json, "axes")) != 0;
-        pruning->is_kept[i] = keep == 0 || n_newer < keep;
-    }
-}
-
 static bool is_named(const struct pruning *pruning, const char *object)
 {
     for (size_t i = 0; i < pruning->store->n; i++)
@@ -761,7 +749,14 @@ static void remove_from(struct pruning *pruning, const char *folder, bool with_o
 
 static enum nd_status prune_locked(struct pruning *pruning, size_t keep, struct nd_error *err)
 {
-    choose_entries(pruning, keep);
+    const struct nd_golden *store = pruning->store;
+    for (size_t i = 0; i < store->n; i++) {
+        size_t n_newer = 0;
+        for (size_t j = i + 1; keep > 0 && n_newer < keep && j < store->n; j++)
+            n_newer += json_equal(json_object_get(store->entries[i].json, "axes"),
+                                  json_object_get(store->entries[j].json, "axes")) != 0;
+        pruning->is_kept[i] = keep == 0 || n_newer < keep;
+    }
     for (size_t i = 0; pruning->status == ND_OK && i < pruning->store->n; i++) {
         char name[ND_SHA256_HEX_BYTES + 8];
         if (pruning->is_kept[i])

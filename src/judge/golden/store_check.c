@@ -76,18 +76,6 @@ static bool has_axis(const char *const *axes, size_t n, const char *axis)
     return false;
 }
 
-/* Of two entries that differ in as many axes, the one whose difference is asked about more rarely stands
- * nearer: the question is what a new SDK changed on this chipset, not what this chipset does otherwise. */
-static size_t weigh(const struct nd_golden_difference *d)
-{
-    static const char *const by_weight[] = {"host", "sdk", "options", "probes", "chipset"};
-    size_t weight = 0;
-    for (size_t w = 0; w < sizeof by_weight / sizeof by_weight[0]; w++)
-        if (has_axis(d->axes, d->n_axes, by_weight[w]))
-            weight += (size_t)1 << (2 * w);
-    return weight;
-}
-
 /* The tensor in graph order on which they part, SIZE_MAX when on none. */
 static size_t first_of(const struct nd_golden_difference *d)
 {
@@ -125,7 +113,15 @@ static enum nd_status find_nearest(const struct nd_golden *store, const json_t *
         const json_t *ref = store->entries[i].json;
         struct candidate next = {.entry = i};
         status = nd_record_compare(ref, record, ref, &next.difference, err);
-        next.weight = weigh(&next.difference);
+        /* Of two entries that differ in as many axes, the one whose difference is asked about more rarely
+         * stands nearer: the question is what a new SDK changed on this chipset, not what this chipset does
+         * otherwise. */
+        static const char *const by_weight[] = {"host", "sdk", "options", "probes", "chipset"};
+        size_t weight = 0;
+        for (size_t w = 0; w < sizeof by_weight / sizeof by_weight[0]; w++)
+            if (has_axis(next.difference.axes, next.difference.n_axes, by_weight[w]))
+                weight += (size_t)1 << (2 * w);
+        next.weight = weight;
         bool is_found =
             status == ND_OK && nd_record_is_comparable(&next.difference) && is_nearer(&next, nearest);
         nd_record_difference_deinit(is_found ? &nearest->difference : &next.difference);

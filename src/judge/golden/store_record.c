@@ -168,15 +168,6 @@ static bool put_probe(struct collected *out, const struct nd_capture *capture, s
     return true;
 }
 
-/* Captures from before `edges_in` say by their passes what it was. */
-static void put_tensors_in(struct collected *out)
-{
-    const json_t *options = out->axes[ND_AXIS_OPTIONS];
-    const char *passes = json_string_value(json_object_get(options, "passes"));
-    if (passes != NULL && json_object_get(options, "edges_in") == NULL)
-        put(out, ND_AXIS_OPTIONS, "edges_in", strcmp(passes, "1") == 0 ? "one session" : "passes");
-}
-
 /* New reference, or NULL when memory is out. */
 static json_t *nd_axes_of_capture(const struct nd_capture *capture)
 {
@@ -191,8 +182,13 @@ static json_t *nd_axes_of_capture(const struct nd_capture *capture)
         put_attribute(&out, capture, nd_capture_attr(capture, i));
     for (size_t p = 0; out.is_whole && p < nd_capture_n_probes(capture); p++)
         out.is_whole = put_probe(&out, capture, p);
-    if (out.is_whole)
-        put_tensors_in(&out);
+    if (out.is_whole) {
+        /* Captures from before `edges_in` say by their passes what it was. */
+        const json_t *options = out.axes[ND_AXIS_OPTIONS];
+        const char *passes = json_string_value(json_object_get(options, "passes"));
+        if (passes != NULL && json_object_get(options, "edges_in") == NULL)
+            put(&out, ND_AXIS_OPTIONS, "edges_in", strcmp(passes, "1") == 0 ? "one session" : "passes");
+    }
     if (!out.is_whole) {
         json_decref(axes);
         axes = NULL;

@@ -281,18 +281,6 @@ static bool is_known(const struct nd_triage *found)
     return found->n_equal > 0 && (all[0].difference.is_same_chipset || !has_own);
 }
 
-/* The standing that has more tensors equal than the nearest, which is of the field's chipset; SIZE_MAX: none
- * has.
- */
-static size_t find_closer(const struct nd_triage *found)
-{
-    size_t closer = found->nearest;
-    for (size_t i = found->nearest; i < found->n; i++)
-        if (found->standings[i].difference.n_equal > found->standings[closer].difference.n_equal)
-            closer = i;
-    return closer != found->nearest ? closer : SIZE_MAX;
-}
-
 static enum nd_status conclude(struct work *work, struct nd_error *err)
 {
     struct nd_triage *found = &work->found;
@@ -301,7 +289,13 @@ static enum nd_status conclude(struct work *work, struct nd_error *err)
     found->exit_code = is_met ? ND_EXIT_SAME : found->n > 0 ? ND_EXIT_DIFFERS : ND_EXIT_NOT_COMPARABLE;
     if (!is_met && found->n_equal < found->n) {
         found->nearest = found->n_equal;
-        found->closer = find_closer(found);
+        /* The standing that has more tensors equal than the nearest, which is of the field's chipset; SIZE_MAX:
+         * none has. */
+        size_t closer = found->nearest;
+        for (size_t i = found->nearest; i < found->n; i++)
+            if (found->standings[i].difference.n_equal > found->standings[closer].difference.n_equal)
+                closer = i;
+        found->closer = closer != found->nearest ? closer : SIZE_MAX;
     }
     for (size_t i = 0; i < found->n; i++)
         if (i < found->n_equal || i == found->nearest || i == found->closer)

@@ -143,17 +143,6 @@ static void put_number(struct suggestion *to, const char *key, double value)
         put_word(to, key, nd_policy_format_number(value, number));
 }
 
-/* The YAML of a list of texts, as in "['a', 'b']". */
-static void put_texts(struct suggestion *to, const char *key, const struct nd_qualified_texts *texts)
-{
-    put_key(to, key);
-    for (size_t i = 0; i < texts->n; i++) {
-        nd_strbuf_puts(&to->yaml, i > 0 ? ", " : "[");
-        put_quoted(&to->yaml, texts->items[i]);
-    }
-    nd_strbuf_puts(&to->yaml, "]\n");
-}
-
 static void add_gate(struct suggestion *to, const struct nd_qualified_suggestion *gate)
 {
     to->out->policy.items[to->out->policy.n++] = *gate;
@@ -169,8 +158,15 @@ static void add_gate(struct suggestion *to, const struct nd_qualified_suggestion
         put_word(to, "reference", gate->reference);
     if (gate->models[0] != '\0')
         put_text(to, "models", gate->models);
-    if (gate->devices.n > 0)
-        put_texts(to, "devices", &gate->devices);
+    if (gate->devices.n > 0) {
+        /* The YAML of a list of texts, as in "['a', 'b']". */
+        put_key(to, "devices");
+        for (size_t i = 0; i < gate->devices.n; i++) {
+            nd_strbuf_puts(&to->yaml, i > 0 ? ", " : "[");
+            put_quoted(&to->yaml, gate->devices.items[i]);
+        }
+        nd_strbuf_puts(&to->yaml, "]\n");
+    }
 }
 
 static void add_gates(struct suggestion *to, const char *model, const struct bounds *bounds,
@@ -310,13 +306,6 @@ static struct nd_qualified_texts texts_of(const struct nd_qualification *q, cons
         list.n++;
     }
     return list;
-}
-
-static const char *verdict_name(enum nd_exit code)
-{
-    static const char *const names[] = {"passed",         "failed",       "trouble",
-                                        "not comparable", "inconclusive", "device failed"};
-    return names[code];
 }
 
 /* ---- devices ---- */
@@ -476,18 +465,6 @@ static void judge_case(const struct nd_qualification *q, const struct nd_qualifi
     };
 }
 
-static void judge_all(const struct nd_qualification *q, struct nd_qualified *out)
-{
-    for (size_t m = 0; m < q->campaign.n_models; m++)
-        for (size_t d = 0; d < q->n_devices; d++) {
-            /* A device that failed is told even where no gate is about it. */
-            if (q->models[m].cells[d].failure != NULL)
-                out->exit_code = (int)nd_exit_worse((enum nd_exit)out->exit_code, ND_EXIT_DEVICE_FAILED);
-            for (size_t r = 0; r < q->campaign.policy.n; r++)
-                judge_case(q, &out->models.items[m], m, d, r, out);
-        }
-}
-
 /* The whole result, in the arena, which remembers where memory was out. */
 static void nd_qualify_fill(const struct nd_qualification *q, struct nd_qualified *out)
 {
@@ -510,9 +487,20 @@ static void nd_qualify_fill(const struct nd_qualification *q, struct nd_qualifie
         fill_model(q, &q->models[out->models.n], &out->models.items[out->models.n]);
     for (; out->gates.n < n_gates; out->gates.n++)
         out->gates.items[out->gates.n] = gate_of(q, &q->campaign.policy.rules[out->gates.n]);
-    if (!nd_arena_has_failed(q->arena))
-        judge_all(q, out);
-    out->verdict = verdict_name((enum nd_exit)out->exit_code);
+    if (!nd_arena_has_failed(q->arena)) {
+        for (size_t m = 0; m < q->campaign.n_models; m++)
+            for (size_t d = 0; d < q->n_devices; d++) {
+                /* A device that failed is told even where no gate is about it. */
+                if (q->models[m].cells[d].failure != NULL)
+                    out->exit_code = (int)nd_exit_worse((enum nd_exit)out->exit_code, ND_EXIT_DEVICE_FAILED);
+                for (size_t r = 0; r < q->campaign.policy.n; r++)
+                    judge_case(q, &out->models.items[m], m, d, r, out);
+            }
+    }
+    enum nd_exit code = (enum nd_exit)out->exit_code;
+    static const char *const names[] = {"passed",         "failed",       "trouble",
+                                        "not comparable", "inconclusive", "device failed"};
+    out->verdict = names[code];
     suggest(q, out);
 }
 

@@ -12,7 +12,6 @@
 #include "core/tensors/sha256.h"
 #include "judge/accuracy/fleet_accuracy.h"
 #include "judge/campaign/policy.h"
-#include "judge/gates/target.h"
 #include "model/graph/prepared.h"
 #include "npudiff/capture/capture.h"
 #include "npudiff/compare/compare.h"
@@ -216,7 +215,7 @@ void nd_qualify_fill_accuracy(const struct nd_qualification *q, const struct nd_
 enum nd_status nd_qualify_find_broken(struct nd_qualification *q, struct nd_qualify_model *model,
                                       struct nd_error *err);
 
-/* ---- gates/target.c ---- */
+/* ---- gates/accuracy.c: target tensors ---- */
 
 /* Measures all cells against every target tensor of an output. ND_E_PROBE_SHAPE: a target of another size than
  * the output. */

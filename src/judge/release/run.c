@@ -122,21 +122,17 @@ static void put_items(struct nd_strbuf *text, const struct nd_digest_cache *cach
             nd_strbuf_printf(text, "%s %s\n", cache->items[i].sha256, cache->items[i].key);
 }
 
-/* Those that were asked for first. Of the others as many as fit: several machines may share the folder, each
- * with files of its own, and each task of a campaign asks for a few only. */
-static void write_out(const struct nd_digest_cache *cache)
-{
-    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf text = {0};
-    put_items(&text, cache, true, SIZE_MAX);
-    put_items(&text, cache, false, KEPT_BYTES);
-    if (!text.failed && text.len <= MAX_CACHE_BYTES)
-        nd_file_put(cache->path, text.text != NULL ? text.text : "", text.len, NULL);
-}
-
 void nd_digest_cache_close(struct nd_digest_cache *cache)
 {
-    if (cache->has_changed)
-        write_out(cache);
+    if (cache->has_changed) {
+        /* Those that were asked for first. Of the others as many as fit: several machines may share the folder,
+         * each with files of its own, and each task of a campaign asks for a few only. */
+        ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf text = {0};
+        put_items(&text, cache, true, SIZE_MAX);
+        put_items(&text, cache, false, KEPT_BYTES);
+        if (!text.failed && text.len <= MAX_CACHE_BYTES)
+            nd_file_put(cache->path, text.text != NULL ? text.text : "", text.len, NULL);
+    }
     for (size_t i = 0; i < cache->n; i++)
         free(cache->items[i].key);
     ND_FREE_ALL(cache->items, cache->path);
@@ -340,18 +336,6 @@ enum nd_status nd_qualify_find_usable(struct nd_qualify_cell *cell, struct nd_er
     return status;
 }
 
-/* Captures do not depend on target tensors, but the result does. */
-static void put_goals(struct nd_strbuf *key, const struct nd_probe *probe)
-{
-    for (size_t i = 0; i < probe->n_goals; i++) {
-        const struct nd_probe_goal *goal = &probe->goals[i];
-        struct nd_digest digest =
-            nd_digest_bytes(goal->values, goal->n_samples * goal->n_elems * sizeof *goal->values);
-        nd_strbuf_printf(key, "target %s %s %016llx%016llx\n", probe->name, goal->output,
-                         (unsigned long long)digest.high, (unsigned long long)digest.low);
-    }
-}
-
 void nd_qualify_make_key(struct nd_qualification *q)
 {
     struct nd_strbuf key = {0};
@@ -362,8 +346,17 @@ void nd_qualify_make_key(struct nd_qualification *q)
             nd_strbuf_printf(&key, "%s %s %s\n", q->models[m].cells[c].relative, q->models[m].cells[c].key,
                              q->models[m].cells[c].sha256);
     for (size_t m = 0; m < q->campaign.n_models; m++)
-        for (size_t p = 0; p < q->models[m].n_probes; p++)
-            put_goals(&key, q->models[m].probes[p]);
+        for (size_t p = 0; p < q->models[m].n_probes; p++) {
+            /* Captures do not depend on target tensors, but the result does. */
+            const struct nd_probe *probe = q->models[m].probes[p];
+            for (size_t i = 0; i < probe->n_goals; i++) {
+                const struct nd_probe_goal *goal = &probe->goals[i];
+                struct nd_digest digest =
+                    nd_digest_bytes(goal->values, goal->n_samples * goal->n_elems * sizeof *goal->values);
+                nd_strbuf_printf(&key, "target %s %s %016llx%016llx\n", probe->name, goal->output,
+                                 (unsigned long long)digest.high, (unsigned long long)digest.low);
+            }
+        }
     for (size_t r = 0; r < q->campaign.policy.n; r++)
         nd_strbuf_printf(&key, "%d\n", nd_policy_has_expired(&q->campaign.policy.rules[r], q->today));
     size_t n_bytes = key.len;

@@ -344,20 +344,6 @@ static enum nd_status work(struct nd_qualification *q, const struct nd_task_plac
     return status == ND_OK ? nd_qualify_write_explanation(q, model, is_made, err) : status;
 }
 
-/* For the next estimate. */
-static void note(const struct nd_qualification *q, const struct nd_task_place *place, const char *file,
-                 uint64_t since)
-{
-    struct nd_task_size size;
-    nd_task_measure(q, place, &size);
-    struct nd_took took = {
-        .kind = place->kind, .n_runs = size.n_runs, .seconds = (double)(nd_clock_ns() - since) / 1e9};
-    ND_FREED char *path = nd_path_join(q->folder, file);
-    memcpy(took.model, size.model, strlen(size.model) + 1);
-    if (path != NULL)
-        nd_took_write(path, &took);
-}
-
 static enum nd_status do_task(struct nd_qualification *q, const struct nd_task_name *name,
                               struct nd_qualify_result *out, struct nd_error *err)
 {
@@ -382,8 +368,17 @@ static enum nd_status do_task(struct nd_qualification *q, const struct nd_task_n
         status = capture_one(q, &q->models[0].cells[place.cell], err);
     else if (status == ND_OK)
         status = work(q, &place, &is_made, out, err);
-    if (status == ND_OK && is_made)
-        note(q, &place, name->file, since);
+    if (status == ND_OK && is_made) {
+        /* For the next estimate. */
+        struct nd_task_size size;
+        nd_task_measure(q, &place, &size);
+        struct nd_took took = {
+            .kind = place.kind, .n_runs = size.n_runs, .seconds = (double)(nd_clock_ns() - since) / 1e9};
+        ND_FREED char *path = nd_path_join(q->folder, name->file);
+        memcpy(took.model, size.model, strlen(size.model) + 1);
+        if (path != NULL)
+            nd_took_write(path, &took);
+    }
     out->n_captured = q->n_captured;
     if (task_lock >= 0)
         close(task_lock);

@@ -77,7 +77,6 @@ void nd_view_where(struct nd_page *page, const struct nd_page_part *part);
 
 /* Parts of the verdict that are long enough for files of their own. */
 void nd_view_campaign(struct nd_page *page, const struct nd_page_part *part);
-void nd_view_history(struct nd_page *page, const struct nd_page_part *part);
 
 /* ---- writing ---- */
 

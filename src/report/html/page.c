@@ -18,13 +18,6 @@ static const struct {
 };
 enum { N_VIEWS = sizeof views / sizeof views[0] };
 
-static void deinit_part(struct nd_page_part *part)
-{
-    ND_FREE_EACH(part->groups, part->n_groups, .label);
-    part->groups = NULL;
-    part->n_groups = 0;
-}
-
 /* A file that assets.S holds. */
 struct nd_asset {
     const char *text;
@@ -131,18 +124,15 @@ static void put_policy(struct nd_strbuf *out, const struct whole_page *whole)
     nd_strbuf_puts(out, "\">\n");
 }
 
-static void put_inline(struct nd_strbuf *out, const struct inline_text *text)
-{
-    nd_strbuf_printf(out, "<%s>", text->element);
-    nd_strbuf_append(out, text->asset.text, text->asset.n_bytes);
-    nd_strbuf_printf(out, "</%s>\n", text->element);
-}
-
 static void put_all_inline(struct nd_strbuf *out, const struct whole_page *whole, const char *element)
 {
     for (size_t i = 0; i < whole->n_texts; i++)
-        if (strcmp(whole->texts[i].element, element) == 0)
-            put_inline(out, &whole->texts[i]);
+        if (strcmp(whole->texts[i].element, element) == 0) {
+            const struct inline_text *text = &whole->texts[i];
+            nd_strbuf_printf(out, "<%s>", text->element);
+            nd_strbuf_append(out, text->asset.text, text->asset.n_bytes);
+            nd_strbuf_printf(out, "</%s>\n", text->element);
+        }
 }
 
 /* A part that has nothing but a campaign's result stands above the models and has no views of its own. */
@@ -346,8 +336,11 @@ enum nd_status nd_report_page(const struct nd_report_document *documents, size_t
     }
     if (status == ND_OK)
         status = make(parts, n_parts, title != NULL ? title : title_of(&parts[0]), out, err);
-    for (size_t p = 0; p < n_parts; p++)
-        deinit_part(&parts[p]);
+    for (size_t p = 0; p < n_parts; p++) {
+        ND_FREE_EACH(parts[p].groups, parts[p].n_groups, .label);
+        parts[p].groups = NULL;
+        parts[p].n_groups = 0;
+    }
     for (size_t i = 0; i < n; i++)
         json_decref(trees[i]);
     return status;

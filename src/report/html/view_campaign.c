@@ -159,8 +159,14 @@ static size_t count_pairs(const json_t *models)
     return n;
 }
 
-static void put_pairs(struct nd_page *page, const json_t *models)
+static void put_accuracy(struct nd_page *page, const json_t *models)
 {
+    if (count_pairs(models) == 0)
+        return;
+    nd_html_scroll(page, "Accuracy of the campaign", false);
+    nd_html_puts(page, "<table class=\"sortable\"><caption>Accuracy of each device against the references, on "
+                       "the same inputs. Change: in percentage points, with its interval.</caption>");
+    nd_html_heads(page, "Model|Device|Against|#Samples|#Reference|#Device|#Change|#p|Answer");
     const json_t *model, *study, *device, *pair;
     size_t m, s, d, i;
     json_array_foreach(models, m, model) {
@@ -171,17 +177,6 @@ static void put_pairs(struct nd_page *page, const json_t *models)
             }
         }
     }
-}
-
-static void put_accuracy(struct nd_page *page, const json_t *models)
-{
-    if (count_pairs(models) == 0)
-        return;
-    nd_html_scroll(page, "Accuracy of the campaign", false);
-    nd_html_puts(page, "<table class=\"sortable\"><caption>Accuracy of each device against the references, on "
-                       "the same inputs. Change: in percentage points, with its interval.</caption>");
-    nd_html_heads(page, "Model|Device|Against|#Samples|#Reference|#Device|#Change|#p|Answer");
-    put_pairs(page, models);
     nd_html_puts(page, "</tbody></table></div>\n");
 }
 

@@ -139,18 +139,6 @@ static void put_row(struct nd_page *page, const struct nd_page_part *part, const
     nd_html_puts(page, "</tr>\n");
 }
 
-/* A block of several tensors has a row of its own, which scripts make a button of. */
-static void put_block_row(struct nd_page *page, const struct nd_page_part *part, const json_t *tensors,
-                          size_t i, size_t end, size_t common)
-{
-    const char *name = nd_doc_text(json_array_get(tensors, i), "name");
-    char text[MAX_PREFIX_BYTES + 1];
-    snprintf(text, sizeof text, "%.*s", (int)block_length(name, common), name + common);
-    nd_html_printf(page, "<tr class=\"block\"><th scope=\"rowgroup\" colspan=\"%zu\">", part->n_groups + 2);
-    nd_html_name(page, text);
-    nd_html_printf(page, " <span class=\"op\">%zu tensors</span></th></tr>\n", end - i);
-}
-
 static void put_rows(struct nd_page *page, const struct nd_page_part *part, const json_t *tensors)
 {
     size_t common = common_length(tensors), n = json_array_size(tensors);
@@ -161,8 +149,16 @@ static void put_rows(struct nd_page *page, const struct nd_page_part *part, cons
         if (is_block || !is_open)
             nd_html_printf(page, "%s<tbody%s>\n", is_open ? "</tbody>\n" : "",
                            is_block ? " class=\"of-block\"" : "");
-        if (is_block)
-            put_block_row(page, part, tensors, i, end, common);
+        if (is_block) {
+            /* A block of several tensors has a row of its own, which scripts make a button of. */
+            const char *name = nd_doc_text(json_array_get(tensors, i), "name");
+            char text[MAX_PREFIX_BYTES + 1];
+            snprintf(text, sizeof text, "%.*s", (int)block_length(name, common), name + common);
+            nd_html_printf(page, "<tr class=\"block\"><th scope=\"rowgroup\" colspan=\"%zu\">",
+                           part->n_groups + 2);
+            nd_html_name(page, text);
+            nd_html_printf(page, " <span class=\"op\">%zu tensors</span></th></tr>\n", end - i);
+        }
         for (size_t t = i; t < end; t++)
             put_row(page, part, json_array_get(tensors, t), t);
         if (is_block)

@@ -20,19 +20,6 @@ static void put_us(struct nd_page *page, const json_t *object, const char *key)
     nd_html_cell_number(page, isnan(us) ? "" : nd_html_real(us, buf), us);
 }
 
-static void put_modes(struct nd_page *page, const json_t *modes)
-{
-    char a[ND_HTML_TEXT_BYTES], b[ND_HTML_TEXT_BYTES];
-    const json_t *mode;
-    size_t i;
-    nd_html_puts(page, "<td>");
-    json_array_foreach(modes, i, mode)
-        nd_html_printf(page, "%s%s of the runs at %s &micro;s", i > 0 ? ", " : "",
-                       nd_html_percent(nd_doc_number(mode, "weight"), a),
-                       nd_html_real(nd_doc_number(mode, "median_us"), b));
-    nd_html_puts(page, "</td>");
-}
-
 static void put_row(struct nd_page *page, const json_t *series)
 {
     char buf[ND_HTML_TEXT_BYTES];
@@ -49,7 +36,16 @@ static void put_row(struct nd_page *page, const json_t *series)
     put_us(page, timed, "p99_us");
     put_us(page, timed, "max_us");
     nd_html_cell_number(page, isnan(cv) ? "" : nd_html_percent(cv, buf), cv);
-    put_modes(page, nd_doc_get(series, "modes"));
+    const json_t *modes = nd_doc_get(series, "modes");
+    char a[ND_HTML_TEXT_BYTES], b[ND_HTML_TEXT_BYTES];
+    const json_t *mode;
+    size_t i;
+    nd_html_puts(page, "<td>");
+    json_array_foreach(modes, i, mode)
+        nd_html_printf(page, "%s%s of the runs at %s &micro;s", i > 0 ? ", " : "",
+                       nd_html_percent(nd_doc_number(mode, "weight"), a),
+                       nd_html_real(nd_doc_number(mode, "median_us"), b));
+    nd_html_puts(page, "</td>");
     nd_html_puts(page, "</tr>\n");
 }
 

@@ -351,16 +351,6 @@ static json_t *group_of(json_t *rows, const json_t *row)
     return NULL;
 }
 
-static void add_to_group(json_t *rows, json_t *row)
-{
-    json_t *group = group_of(rows, row);
-    json_int_t n = group != NULL ? json_integer_value(json_object_get(group, "layers")) : 0;
-    if (group == NULL)
-        nd_tree_append(rows, json_incref(row));
-    nd_tree_set(group != NULL ? group : row, "layers", json_integer(n + 1));
-    json_decref(row);
-}
-
 /* The layers that are not proven, those that differ first. */
 static void say_open_layers(struct nd_report_screen *screen, const struct nd_alignment *alignment)
 {
@@ -373,8 +363,15 @@ static void say_open_layers(struct nd_report_screen *screen, const struct nd_ali
     json_t *rows = json_array();
     for (size_t s = 0; s < sizeof order / sizeof order[0]; s++)
         for (size_t i = 0; i < alignment->n_layers; i++)
-            if (alignment->layers[i].state == order[s])
-                add_to_group(rows, short_row(&alignment->layers[i]));
+            if (alignment->layers[i].state == order[s]) {
+                json_t *row = short_row(&alignment->layers[i]);
+                json_t *group = group_of(rows, row);
+                json_int_t n = group != NULL ? json_integer_value(json_object_get(group, "layers")) : 0;
+                if (group == NULL)
+                    nd_tree_append(rows, json_incref(row));
+                nd_tree_set(group != NULL ? group : row, "layers", json_integer(n + 1));
+                json_decref(row);
+            }
     if (json_array_size(rows) > 0)
         say_rows(screen, rows, columns, "-v shows all");
     else
@@ -511,15 +508,6 @@ static void say_check(struct nd_report_screen *screen, const struct nd_certifica
     }
 }
 
-static void say_refusals(struct nd_report_screen *screen, const struct nd_certificate_check *check)
-{
-    enum { MOST = 12 }; /* lines of one screen */
-    for (size_t i = 0; i < check->n_refusals && i < MOST; i++)
-        nd_report_screen_put(screen, "* %s.\n", check->refusals[i].text);
-    if (check->n_refusals > MOST)
-        nd_report_screen_put(screen, "... and %zu more; --json lists all.\n", check->n_refusals - MOST);
-}
-
 static void say_layers(struct nd_report_screen *screen, const struct nd_certificate_check *check)
 {
     struct nd_strbuf names = {0};
@@ -558,9 +546,13 @@ enum nd_status nd_report_certificate_brief(const struct nd_certificate_check *ch
 {
     struct nd_report_screen *screen = nd_report_screen_create(width);
     say_check(screen, check);
-    if (check->n_refusals > 0)
-        say_refusals(screen, check);
-    else
+    if (check->n_refusals > 0) {
+        enum { MOST = 12 }; /* lines of one screen */
+        for (size_t i = 0; i < check->n_refusals && i < MOST; i++)
+            nd_report_screen_put(screen, "* %s.\n", check->refusals[i].text);
+        if (check->n_refusals > MOST)
+            nd_report_screen_put(screen, "... and %zu more; --json lists all.\n", check->n_refusals - MOST);
+    } else
         say_layers(screen, check);
     return nd_report_screen_end(&screen, out, err);
 }

@@ -252,20 +252,6 @@ static void put_subject(const struct nd_text_report *report)
     nd_summary_put(report->out, report->width, 0, 2, "%s", line.text != NULL ? line.text : "");
 }
 
-/* Where it ran: simulated or real, and with which SDK. */
-static void put_environments(const struct nd_text_report *report)
-{
-    const struct nd_comparison *c = report->comparison;
-    ND_FREED const char **labels = calloc(2 * c->n_devices + 1, sizeof *labels);
-    report->out->failed = report->out->failed || labels == NULL;
-    for (size_t i = 0; i < c->n_devices && labels != NULL; i++) {
-        labels[i] = c->devices[i].label;
-        labels[c->n_devices + i] = c->devices[i].environment != NULL ? c->devices[i].environment : "";
-    }
-    if (labels != NULL)
-        nd_summary_put_environments(report->out, report->width, labels, labels + c->n_devices, c->n_devices);
-}
-
 /* The command that the default text of a comparison ends with. */
 
 enum { MAX_WORDS = 24 };
@@ -696,7 +682,16 @@ void nd_text_brief(const struct nd_text_report *report)
      * reference or, with is_failing, fail their gates. */
     put_headline(report);
     put_subject(report);
-    put_environments(report);
+    /* Where it ran: simulated or real, and with which SDK. */
+    const struct nd_comparison *c = report->comparison;
+    ND_FREED const char **labels = calloc(2 * c->n_devices + 1, sizeof *labels);
+    report->out->failed = report->out->failed || labels == NULL;
+    for (size_t i = 0; i < c->n_devices && labels != NULL; i++) {
+        labels[i] = c->devices[i].label;
+        labels[c->n_devices + i] = c->devices[i].environment != NULL ? c->devices[i].environment : "";
+    }
+    if (labels != NULL)
+        nd_summary_put_environments(report->out, report->width, labels, labels + c->n_devices, c->n_devices);
     if (report->comparison->verdict != ND_VERDICT_SAME) {
         put_groups(report, top1);
         nd_strbuf_puts(report->out, notes.len > 0 && notes.text[0] != '\n' ? "\n" : "");

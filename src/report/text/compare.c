@@ -141,15 +141,6 @@ static void put_partings(const struct nd_text_report *report)
     nd_text_put_more(report, n);
 }
 
-static void add_integer_row(struct nd_table *table, const struct nd_difference *d)
-{
-    for (size_t i = 0; i < ND_LSB_BUCKETS; i++)
-        nd_text_add_count(table, d->lsb_histogram[i]);
-    nd_text_add_short(table, d->mean_lsb);
-    nd_text_add_short(table, d->signed_mean_lsb);
-    nd_text_add_short(table, d->abs.max);
-}
-
 static void add_float_row(struct nd_table *table, const struct nd_difference *d)
 {
     char number[ND_NUMBER_BYTES];
@@ -176,9 +167,13 @@ static void add_rows(const struct nd_text_report *report, struct nd_table *table
                 continue;
             nd_table_add(table, c->tensors[e].name);
             nd_table_add(table, c->devices[t].label);
-            if (is_integer)
-                add_integer_row(table, d);
-            else
+            if (is_integer) {
+                for (size_t i = 0; i < ND_LSB_BUCKETS; i++)
+                    nd_text_add_count(table, d->lsb_histogram[i]);
+                nd_text_add_short(table, d->mean_lsb);
+                nd_text_add_short(table, d->signed_mean_lsb);
+                nd_text_add_short(table, d->abs.max);
+            } else
                 add_float_row(table, d);
             if (c->ulp_in != ND_DTYPE_NONE)
                 nd_table_add(table, d->has_ulp_in ? nd_format_count(d->max_ulp_in, number) : "-");

@@ -69,23 +69,20 @@ static json_t *encoding_row(const struct nd_encoding *item)
     return row;
 }
 
-/* Seven digits for people: a float32 has no more that matter. */
-static void add_texts(json_t *row, const struct nd_encoding *item)
-{
-    const struct nd_quant *quant = &item->quant;
-    bool is_one = item->unhandled == NULL && quant->n == 1;
-    nd_tree_set(row, "scale_text",
-                is_one ? json_sprintf("%.7g", (double)quant->scale[0]) : quantisation_text(item));
-    nd_tree_set(row, "zero_point_text", is_one ? json_integer(quant->zero_point[0]) : json_null());
-}
-
 static json_t *nd_encoding_rows(const struct nd_encodings *encodings, bool has_texts)
 {
     json_t *rows = json_array();
     for (size_t i = 0; i < nd_encodings_n(encodings); i++) {
         json_t *row = encoding_row(nd_encodings_at(encodings, i));
-        if (has_texts)
-            add_texts(row, nd_encodings_at(encodings, i));
+        if (has_texts) {
+            /* Seven digits for people: a float32 has no more that matter. */
+            const struct nd_encoding *item = nd_encodings_at(encodings, i);
+            const struct nd_quant *quant = &item->quant;
+            bool is_one = item->unhandled == NULL && quant->n == 1;
+            nd_tree_set(row, "scale_text",
+                        is_one ? json_sprintf("%.7g", (double)quant->scale[0]) : quantisation_text(item));
+            nd_tree_set(row, "zero_point_text", is_one ? json_integer(quant->zero_point[0]) : json_null());
+        }
         nd_tree_append(rows, row);
     }
     return rows;

@@ -96,22 +96,6 @@ static void nd_explain_put_layer_rows(struct nd_strbuf *out, const struct nd_exp
 
 /* ---- text ---- */
 
-/* "htp-v73", and what nothing in the capture tells from it. */
-static void name_arithmetics(const struct nd_explained_device *device, char *out, size_t size)
-{
-    size_t n = (size_t)snprintf(out, size, "%s", device->arithmetic);
-    const char *before = " (these layers do not tell it from ";
-    bool is_open = false;
-    for (size_t i = 0; i < device->n_arithmetics && n < size; i++) {
-        if (strcmp(device->arithmetics[i], device->arithmetic) == 0)
-            continue;
-        n += (size_t)snprintf(out + n, size - n, "%s%s", is_open ? ", " : before, device->arithmetics[i]);
-        is_open = true;
-    }
-    if (is_open && n < size)
-        snprintf(out + n, size - n, ")");
-}
-
 static bool is_unknown(const struct nd_explanation *e, const struct nd_explained_device *device, size_t s)
 {
     const struct nd_explained_layer *layer = &device->layers[s];
@@ -186,7 +170,19 @@ static void nd_explain_put_arithmetic(struct nd_strbuf *out, const struct nd_exp
         n_left += layer->n_unexplained;
         n_qvalues += layer->n_qvalues;
     }
-    name_arithmetics(device, names, sizeof names);
+    /* "htp-v73", and what nothing in the capture tells from it. */
+    size_t size = sizeof names;
+    size_t n = (size_t)snprintf(names, size, "%s", device->arithmetic);
+    const char *before = " (these layers do not tell it from ";
+    bool is_open = false;
+    for (size_t i = 0; i < device->n_arithmetics && n < size; i++) {
+        if (strcmp(device->arithmetics[i], device->arithmetic) == 0)
+            continue;
+        n += (size_t)snprintf(names + n, size - n, "%s%s", is_open ? ", " : before, device->arithmetics[i]);
+        is_open = true;
+    }
+    if (is_open && n < size)
+        snprintf(names + n, size - n, ")");
     nd_explain_put_wrapped(out, width, 2,
                            "arithmetic: %s; %zu of %zu layers examined follow it: of their %" PRIu64
                            " values %" PRIu64 " differ from exact rounding, and %" PRIu64
@@ -196,15 +192,6 @@ static void nd_explain_put_arithmetic(struct nd_strbuf *out, const struct nd_exp
     for (size_t s = 0; s < e->n_steps; s++)
         if (is_unknown(e, device, s))
             put_unknown_kind(out, e, device, s, width);
-}
-
-static void put_reason(struct nd_strbuf *out, const struct nd_explained_difference *difference,
-                       const struct nd_explained_reason *reason, size_t width)
-{
-    bool is_of_all = strcmp(reason->op_types, difference->op_types) == 0;
-    nd_explain_put_wrapped(out, width, 2, "%s %s, %s %s%s%s%s", difference->arithmetics[0], reason->texts[0],
-                           difference->arithmetics[1], reason->texts[1], is_of_all ? "" : " (",
-                           is_of_all ? "" : reason->op_types, is_of_all ? "" : ")");
 }
 
 static void put_difference(struct nd_strbuf *out, const struct nd_explanation *e,
@@ -221,8 +208,13 @@ static void put_difference(struct nd_strbuf *out, const struct nd_explanation *e
                            "%s and %s differ in %" PRIu64 " of %" PRIu64
                            " values of layers of %s, given the inputs of the former, because",
                            a, b, difference->n_differing, difference->n_qvalues, difference->op_types);
-    for (size_t i = 0; i < difference->n_because; i++)
-        put_reason(out, difference, &difference->because[i], width);
+    for (size_t i = 0; i < difference->n_because; i++) {
+        const struct nd_explained_reason *reason = &difference->because[i];
+        bool is_of_all = strcmp(reason->op_types, difference->op_types) == 0;
+        nd_explain_put_wrapped(out, width, 2, "%s %s, %s %s%s%s%s", difference->arithmetics[0],
+                               reason->texts[0], difference->arithmetics[1], reason->texts[1],
+                               is_of_all ? "" : " (", is_of_all ? "" : reason->op_types, is_of_all ? "" : ")");
+    }
 }
 
 /* What an explanation says of layers whose values are floats. */

@@ -119,8 +119,9 @@ static void put_failure(struct nd_json *json, const struct nd_golden_failure *fa
     nd_json_close(json, '}');
 }
 
-static void put_changes(struct nd_json *json, const struct nd_golden_difference *d)
+static void put_difference(struct nd_json *json, const struct nd_golden_difference *d)
 {
+    nd_json_texts(json, "what_changed", d->axes, d->n_axes);
     ND_JSON_LIST(json, "changed", i, d->n_changes) {
         const struct nd_golden_change *change = &d->changes[i];
         nd_json_open(json, NULL, '{');
@@ -131,12 +132,6 @@ static void put_changes(struct nd_json *json, const struct nd_golden_difference 
         nd_json_text(json, "follows_from", change->follows_from);
         nd_json_close(json, '}');
     }
-}
-
-static void put_difference(struct nd_json *json, const struct nd_golden_difference *d)
-{
-    nd_json_texts(json, "what_changed", d->axes, d->n_axes);
-    put_changes(json, d);
     nd_json_bool(json, "same_model", d->is_same_model);
     nd_json_bool(json, "same_chipset", d->is_same_chipset);
     nd_json_bool(json, "same_end", d->is_same_end);
@@ -704,21 +699,6 @@ enum nd_status nd_report_golden_pruning_text(const struct nd_golden_pruning *pru
 
 /* ---- another runtime ---- */
 
-static void put_upgrade(struct nd_table *table, const struct nd_golden_upgrade *upgrade)
-{
-    const struct nd_golden_difference *d = &upgrade->check.difference;
-    char cell[ND_UPGRADE_BYTES];
-    nd_table_add(table, upgrade->chipset);
-    nd_table_add(table, upgrade->check.has_entry ? upgrade->check.entry.sdk : "");
-    nd_table_add(table, word_of(upgrade->check.verdict));
-    nd_table_add(table, upgrade_changed(upgrade, cell));
-    nd_table_add(table, upgrade_accuracy(upgrade, cell));
-    if (d->n_different > 0)
-        nd_table_addf(table, "%s (%s)", d->different[0].name, d->different[0].op_types);
-    else
-        nd_table_add(table, "");
-}
-
 /* The verdict of all, then a row for each chipset. */
 static void put_upgrades(struct nd_strbuf *out, const struct nd_golden_upgrade *upgrades, size_t n,
                          size_t width)
@@ -745,8 +725,20 @@ static void put_upgrades(struct nd_strbuf *out, const struct nd_golden_upgrade *
         table.is_left[i] = true;
         nd_table_add(&table, titles[i]);
     }
-    for (size_t i = 0; i < n; i++)
-        put_upgrade(&table, &upgrades[i]);
+    for (size_t i = 0; i < n; i++) {
+        const struct nd_golden_upgrade *upgrade = &upgrades[i];
+        const struct nd_golden_difference *d = &upgrade->check.difference;
+        char cell[ND_UPGRADE_BYTES];
+        nd_table_add(&table, upgrade->chipset);
+        nd_table_add(&table, upgrade->check.has_entry ? upgrade->check.entry.sdk : "");
+        nd_table_add(&table, word_of(upgrade->check.verdict));
+        nd_table_add(&table, upgrade_changed(upgrade, cell));
+        nd_table_add(&table, upgrade_accuracy(upgrade, cell));
+        if (d->n_different > 0)
+            nd_table_addf(&table, "%s (%s)", d->different[0].name, d->different[0].op_types);
+        else
+            nd_table_add(&table, "");
+    }
     nd_table_render_panels(&table, 1, out);
 }
 

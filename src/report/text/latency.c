@@ -65,17 +65,6 @@ static json_t *summary(const struct nd_latency *l)
 
 enum { MAX_RUNS = 2000 }; /* in the JSON: of more, every n-th. Chosen: more than a screen has columns */
 
-/* null where they were not given. */
-static void add_runs(json_t *row, const struct nd_latency_series *entry)
-{
-    size_t every = entry->n_us > MAX_RUNS ? (entry->n_us + MAX_RUNS - 1) / MAX_RUNS : 1;
-    json_t *list = entry->us != NULL ? json_array() : json_null();
-    for (size_t i = 0; entry->us != NULL && i < entry->n_us; i += every)
-        nd_tree_append(list, nd_json_known(entry->us[i]));
-    nd_tree_set(row, "runs_us", list);
-    nd_tree_set(row, "runs_us_every", json_integer((json_int_t)every));
-}
-
 static json_t *series_json(const struct nd_latency_series *entry)
 {
     const struct nd_latency *l = &entry->latency;
@@ -88,8 +77,15 @@ static json_t *series_json(const struct nd_latency_series *entry)
         (json_int_t)l->n_warm_up, "warm_up_median_us", nd_json_known(l->warm_up_median_us), "timed_runs",
         (json_int_t)l->n_timed, "timed", summary(l), "evidence", evidence(l), "modes", modes(l), "changes",
         changes(l), "join", join(entry));
-    if (row != NULL)
-        add_runs(row, entry);
+    if (row != NULL) {
+        /* null where they were not given. */
+        size_t every = entry->n_us > MAX_RUNS ? (entry->n_us + MAX_RUNS - 1) / MAX_RUNS : 1;
+        json_t *list = entry->us != NULL ? json_array() : json_null();
+        for (size_t i = 0; entry->us != NULL && i < entry->n_us; i += every)
+            nd_tree_append(list, nd_json_known(entry->us[i]));
+        nd_tree_set(row, "runs_us", list);
+        nd_tree_set(row, "runs_us_every", json_integer((json_int_t)every));
+    }
     return row;
 }
 

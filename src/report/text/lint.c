@@ -180,19 +180,6 @@ static json_t *rule_row(const struct nd_lint *lint, size_t first)
                      "worst", number, "first", nd_json_string(lint->findings[first].tensor));
 }
 
-static void say_rules(struct nd_report_screen *screen, const struct nd_lint *lint)
-{
-    static const struct nd_report_column columns[] = {
-        {"rule", "RULE"},       {"level", "LEVEL"},       {"n", "FOUND"}, {"mended", "MENDED"},
-        {"worst", "UP TO LSB"}, {"first", "FIRST LAYER"}, {NULL, NULL}};
-    json_t *rows = json_array();
-    for (size_t i = 0; i < lint->n_findings; i++)
-        if (i == 0 || lint->findings[i].rule != lint->findings[i - 1].rule)
-            nd_tree_append(rows, rule_row(lint, i));
-    nd_report_screen_put(screen, "\n");
-    nd_screen_rows(screen, rows, columns, "-v shows all");
-}
-
 /* The first finding that is left, in full: what is wrong, what it does, what to do. */
 static void say_first(struct nd_report_screen *screen, const struct nd_lint *lint)
 {
@@ -234,8 +221,17 @@ enum nd_status nd_report_lint_brief(const struct nd_lint *lint, size_t width, ch
 {
     struct nd_report_screen *screen = nd_report_screen_create(width);
     say_headline(screen, lint);
-    if (lint->n_findings > 0)
-        say_rules(screen, lint);
+    if (lint->n_findings > 0) {
+        static const struct nd_report_column columns[] = {
+            {"rule", "RULE"},       {"level", "LEVEL"},       {"n", "FOUND"}, {"mended", "MENDED"},
+            {"worst", "UP TO LSB"}, {"first", "FIRST LAYER"}, {NULL, NULL}};
+        json_t *rows = json_array();
+        for (size_t i = 0; i < lint->n_findings; i++)
+            if (i == 0 || lint->findings[i].rule != lint->findings[i - 1].rule)
+                nd_tree_append(rows, rule_row(lint, i));
+        nd_report_screen_put(screen, "\n");
+        nd_screen_rows(screen, rows, columns, "-v shows all");
+    }
     say_changes(screen, lint);
     say_first(screen, lint);
     return nd_report_screen_end(&screen, out, err);

@@ -335,20 +335,6 @@ static void put_piece(struct nd_strbuf *out, const struct nd_placement_report *r
                      piece->is_io_quantisation ? " (quantisation of an input or output, as intended)" : "");
 }
 
-static void put_cut(struct nd_strbuf *out, const struct nd_placed_cut *cut)
-{
-    nd_strbuf_printf(out, "    %zu -> %zu  ", cut->from + 1, cut->to + 1);
-    if (cut->n_unsized < cut->n_tensors)
-        put_bytes(out, cut->bytes);
-    if (cut->n_unsized > 0)
-        nd_strbuf_printf(out, "%s%zu of unknown size", cut->n_unsized < cut->n_tensors ? " and " : "",
-                         cut->n_unsized);
-    nd_strbuf_printf(out, " per inference: '%s'", cut->tensor);
-    if (cut->n_tensors > 1)
-        nd_strbuf_printf(out, " and %zu more", cut->n_tensors - 1);
-    nd_strbuf_puts(out, "\n");
-}
-
 static void put_pieces(struct nd_strbuf *out, const struct nd_placement_report *report, bool is_verbose)
 {
     size_t n_npu = 0, n_shown = is_verbose ? SIZE_MAX : SHOWN_PIECES;
@@ -364,8 +350,19 @@ static void put_pieces(struct nd_strbuf *out, const struct nd_placement_report *
         nd_strbuf_printf(out, "    and %zu more (-v)\n", report->n_pieces - n_shown);
     if (report->n_cuts > 0)
         nd_strbuf_puts(out, "  handed from piece to piece:\n");
-    for (size_t i = 0; i < report->n_cuts && i < n_shown; i++)
-        put_cut(out, &report->cuts[i]);
+    for (size_t i = 0; i < report->n_cuts && i < n_shown; i++) {
+        const struct nd_placed_cut *cut = &report->cuts[i];
+        nd_strbuf_printf(out, "    %zu -> %zu  ", cut->from + 1, cut->to + 1);
+        if (cut->n_unsized < cut->n_tensors)
+            put_bytes(out, cut->bytes);
+        if (cut->n_unsized > 0)
+            nd_strbuf_printf(out, "%s%zu of unknown size", cut->n_unsized < cut->n_tensors ? " and " : "",
+                             cut->n_unsized);
+        nd_strbuf_printf(out, " per inference: '%s'", cut->tensor);
+        if (cut->n_tensors > 1)
+            nd_strbuf_printf(out, " and %zu more", cut->n_tensors - 1);
+        nd_strbuf_puts(out, "\n");
+    }
     if (report->n_cuts > n_shown)
         nd_strbuf_printf(out, "    and %zu more (-v)\n", report->n_cuts - n_shown);
 }
@@ -425,22 +422,6 @@ static bool has_places(const struct nd_placed_device *device)
     return report->is_npu && is_any;
 }
 
-/* Operators of the model and, apart from them, quantisers and what a layout pass added. */
-static void put_fallen(struct nd_strbuf *out, const struct nd_npu_share *share, size_t n_fell_back)
-{
-    size_t n_others = n_fell_back > share->n_off ? n_fell_back - share->n_off : 0;
-    size_t n_all = share->n_npu + share->n_off + share->n_unknown;
-    if (share->n_off == 0)
-        nd_strbuf_printf(out, "%zu quantiser%s, but none of %zu operators, %s not on the NPU", n_others,
-                         n_others == 1 ? "" : "s", n_all, n_others == 1 ? "is" : "are");
-    else
-        nd_strbuf_printf(out, "%zu of %zu operators ", share->n_off, n_all);
-    if (share->n_off > 0 && n_others > 0)
-        nd_strbuf_printf(out, "(and %zu quantiser%s around them) ", n_others, n_others == 1 ? "" : "s");
-    if (share->n_off > 0)
-        nd_strbuf_printf(out, "%s not on the NPU", share->n_off == 1 ? "is" : "are");
-}
-
 /* What the device did, in half a sentence. */
 static void put_state(struct nd_strbuf *out, const struct nd_placed_device *device)
 {
@@ -457,9 +438,21 @@ static void put_state(struct nd_strbuf *out, const struct nd_placed_device *devi
         nd_strbuf_puts(out, "no NPU");
     else if (report->n_nodes == 0)
         nd_strbuf_puts(out, "not known: the capture does not say where any node ran");
-    else if (n_fell_back > 0)
-        put_fallen(out, &report->share, n_fell_back);
-    else if (report->share.n_unknown > 0)
+    else if (n_fell_back > 0) {
+        /* Operators of the model and, apart from them, quantisers and what a layout pass added. */
+        const struct nd_npu_share *share = &report->share;
+        size_t n_others = n_fell_back > share->n_off ? n_fell_back - share->n_off : 0;
+        size_t n_all = share->n_npu + share->n_off + share->n_unknown;
+        if (share->n_off == 0)
+            nd_strbuf_printf(out, "%zu quantiser%s, but none of %zu operators, %s not on the NPU", n_others,
+                             n_others == 1 ? "" : "s", n_all, n_others == 1 ? "is" : "are");
+        else
+            nd_strbuf_printf(out, "%zu of %zu operators ", share->n_off, n_all);
+        if (share->n_off > 0 && n_others > 0)
+            nd_strbuf_printf(out, "(and %zu quantiser%s around them) ", n_others, n_others == 1 ? "" : "s");
+        if (share->n_off > 0)
+            nd_strbuf_printf(out, "%s not on the NPU", share->n_off == 1 ? "is" : "are");
+    } else if (report->share.n_unknown > 0)
         nd_strbuf_puts(out, "nothing is known to have left the NPU");
     else
         nd_strbuf_puts(out, "all on the NPU");
@@ -638,15 +631,6 @@ static const char *words_of(enum nd_execution verdict)
                                              : "not known where";
 }
 
-static void put_layer(struct nd_strbuf *out, const struct nd_explained_step *step,
-                      const struct nd_explained_execution *execution, size_t width)
-{
-    nd_explain_put_wrapped(out, width, 4, "'%s' (%s): %s%s%s", step->name, step->op_types,
-                           words_of(execution->verdict), execution->why_unknown != NULL ? ", " : "",
-                           execution->why_unknown != NULL ? execution->why_unknown : "");
-    put_evidence(out, execution, width);
-}
-
 /* A CPU's layer that was not computed by an NPU is where it should be. */
 static bool is_odd(const struct nd_explained_execution *run, const struct nd_explained_execution *layer)
 {
@@ -705,8 +689,12 @@ void nd_explain_put_execution(struct nd_strbuf *out, const struct nd_explanation
     for (size_t s = 0; s < e->n_steps; s++) {
         const struct nd_explained_execution *layer = &device->layers[s].execution;
         bool is_shown = with_layers ? layer->n_evidence > 0 : !is_whole(run) && is_odd(run, layer);
-        if (is_shown && (n++ < N_LISTED || with_layers))
-            put_layer(out, &e->steps[s], layer, width);
+        if (is_shown && (n++ < N_LISTED || with_layers)) {
+            nd_explain_put_wrapped(out, width, 4, "'%s' (%s): %s%s%s", e->steps[s].name, e->steps[s].op_types,
+                                   words_of(layer->verdict), layer->why_unknown != NULL ? ", " : "",
+                                   layer->why_unknown != NULL ? layer->why_unknown : "");
+            put_evidence(out, layer, width);
+        }
     }
     if (n > N_LISTED && !with_layers)
         nd_strbuf_printf(out, "    and %zu more\n", n - N_LISTED);

@@ -489,35 +489,6 @@ static void put_accuracy_table(struct nd_strbuf *out, const struct nd_qualified_
     nd_table_render(&table, out);
 }
 
-/* Where the samples in order were enough to stop early: evidence, not a verdict. */
-static void put_stops(struct nd_strbuf *out, const struct nd_qualified_study *study)
-{
-    for (size_t d = 0; d < study->devices.n; d++) {
-        const struct nd_qualified_pairs *pairs = &study->devices.items[d];
-        for (size_t r = 0; r < pairs->against.n; r++)
-            if (pairs->against.items[r].stop != SIZE_MAX)
-                put_linef(out, 2,
-                          "evidence: %s against %s: e-value 20 reached after %zu of %zu samples; one could "
-                          "have stopped there",
-                          pairs->device, pairs->against.items[r].reference, pairs->against.items[r].stop,
-                          pairs->against.items[r].n_samples);
-    }
-}
-
-/* That devices are alike says nothing of a loss: whether they all lost something against the float model is
- * told apart. */
-static void put_common(struct nd_strbuf *out, const struct nd_estimate *common)
-{
-    double low = common->interval.low, high = common->interval.high;
-    if (isnan(common->value) || isnan(low) || isnan(high))
-        return; /* there is no float model */
-    put_linef(out, 2, "against the float model the devices have %+.2f points on average [%+.2f, %+.2f]: %s",
-              100 * common->value, 100 * low, 100 * high,
-              high < 0  ? "a loss that they share"
-              : low > 0 ? "a gain that they share"
-                        : "no loss that they share is shown");
-}
-
 static void put_spread(struct nd_strbuf *out, const struct nd_qualified_study *study)
 {
     const struct nd_estimate *size = &study->spread.spread;
@@ -533,7 +504,17 @@ static void put_spread(struct nd_strbuf *out, const struct nd_qualified_study *s
     put_linef(out, 2, "accuracy over devices: %s; from best ('%s') to worst ('%s') %.2f points [%.2f, %.2f]",
               study->spread.verdict, study->spread.best, study->spread.worst, 100 * size->value,
               100 * size->interval.low, 100 * size->interval.high);
-    put_common(out, &study->spread.common);
+    /* That devices are alike says nothing of a loss: whether they all lost something against the float model is
+     * told apart. */
+    const struct nd_estimate *common = &study->spread.common;
+    double low = common->interval.low, high = common->interval.high;
+    if (isnan(common->value) || isnan(low) || isnan(high))
+        return; /* there is no float model */
+    put_linef(out, 2, "against the float model the devices have %+.2f points on average [%+.2f, %+.2f]: %s",
+              100 * common->value, 100 * low, 100 * high,
+              high < 0  ? "a loss that they share"
+              : low > 0 ? "a gain that they share"
+                        : "no loss that they share is shown");
 }
 
 static void put_accuracy(struct nd_strbuf *out, const struct nd_qualified_model *model)
@@ -546,7 +527,17 @@ static void put_accuracy(struct nd_strbuf *out, const struct nd_qualified_model 
                   "no change, E e-value",
                   study->tensor, study->probe, study->n_samples, 100 * study->confidence);
         put_accuracy_table(out, study);
-        put_stops(out, study);
+        /* Where the samples in order were enough to stop early: evidence, not a verdict. */
+        for (size_t d = 0; d < study->devices.n; d++) {
+            const struct nd_qualified_pairs *pairs = &study->devices.items[d];
+            for (size_t r = 0; r < pairs->against.n; r++)
+                if (pairs->against.items[r].stop != SIZE_MAX)
+                    put_linef(out, 2,
+                              "evidence: %s against %s: e-value 20 reached after %zu of %zu samples; one could "
+                              "have stopped there",
+                              pairs->device, pairs->against.items[r].reference, pairs->against.items[r].stop,
+                              pairs->against.items[r].n_samples);
+        }
         put_spread(out, study);
     }
 }
@@ -602,16 +593,6 @@ static void put_findings(struct nd_strbuf *out, const struct nd_qualified *resul
     }
 }
 
-static void put_loosenings(struct nd_strbuf *out, const struct nd_qualified *result)
-{
-    for (size_t i = 0; i < result->gates.n; i++) {
-        const struct nd_qualified_gate *gate = &result->gates.items[i];
-        if (gate->reason[0] != '\0')
-            put_linef(out, 0, "loosened until %s by %s: %s (%s)", gate->until, gate->owner, gate->text,
-                      gate->reason);
-    }
-}
-
 static void put_verdict(struct nd_strbuf *out, const struct nd_qualified *result)
 {
     struct nd_strbuf text = {0};
@@ -651,7 +632,12 @@ enum nd_status nd_report_qualification_text(const struct nd_qualified *result, c
         put_findings(&buf, result, model);
         nd_strbuf_puts(&buf, "\n");
     }
-    put_loosenings(&buf, result);
+    for (size_t i = 0; i < result->gates.n; i++) {
+        const struct nd_qualified_gate *gate = &result->gates.items[i];
+        if (gate->reason[0] != '\0')
+            put_linef(&buf, 0, "loosened until %s by %s: %s (%s)", gate->until, gate->owner, gate->text,
+                      gate->reason);
+    }
     put_verdict(&buf, result);
     return nd_text_end(&buf, out, err);
 }

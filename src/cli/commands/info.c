@@ -450,19 +450,6 @@ static bool is_tensor(const char *path)
     return strncmp(path, "/probes/", 8) == 0;
 }
 
-static json_t *object_row(const struct nd_capture_object *object)
-{
-    char shape[256];
-    json_t *dims = json_array();
-    for (int d = 0; d < object->shape.rank; d++)
-        json_array_append_new(dims, json_integer(object->shape.dims[d]));
-    json_t *type = object->dtype != ND_DTYPE_NONE ? json_string(nd_dtype_name(object->dtype))
-                                                  : json_sprintf("text[%zu]", object->text_bytes);
-    return json_pack("{s:o, s:o, s:o, s:s, s:I}", "path", cli_text(object->path), "type", type, "dims", dims,
-                     "shape", nd_shape_format(&object->shape, shape, sizeof shape), "stored_bytes",
-                     (json_int_t)object->stored_bytes);
-}
-
 /* ---- --list: a model ---- */
 
 static json_t *scales(const struct nd_quant *quant)
@@ -592,8 +579,18 @@ static int list_capture(const struct values *values, const struct nd_capture *ca
     json_t *rows = json_array();
     for (size_t i = 0; i < nd_capture_n_objects(capture); i++) {
         const struct nd_capture_object *object = nd_capture_object(capture, i);
-        if (values->all || values->answer.json || is_tensor(object->path))
-            json_array_append_new(rows, object_row(object));
+        if (values->all || values->answer.json || is_tensor(object->path)) {
+            char shape[256];
+            json_t *dims = json_array();
+            for (int d = 0; d < object->shape.rank; d++)
+                json_array_append_new(dims, json_integer(object->shape.dims[d]));
+            json_t *type = object->dtype != ND_DTYPE_NONE ? json_string(nd_dtype_name(object->dtype))
+                                                          : json_sprintf("text[%zu]", object->text_bytes);
+            json_array_append_new(rows, json_pack("{s:o, s:o, s:o, s:s, s:I}", "path", cli_text(object->path),
+                                                  "type", type, "dims", dims, "shape",
+                                                  nd_shape_format(&object->shape, shape, sizeof shape),
+                                                  "stored_bytes", (json_int_t)object->stored_bytes));
+        }
     }
     return values->answer.json || values->verbose || values->all
                ? cli_print_rows(ND_DOCUMENT_CAPTURE_OBJECTS, "objects", rows, columns, values->answer.json)

@@ -263,23 +263,6 @@ static void take_unknown(void *context, size_t line, const char *text, size_t te
                               json_pack("{s:I, s:o}", "line", (json_int_t)line, "text", cli_text(copy)));
 }
 
-static void add_log(struct reading *reading, const struct nd_log_summary *summary)
-{
-    json_t *kinds = json_object();
-    for (int k = 0; k < ND_LOG_N_KINDS; k++)
-        if (summary->n_by_kind[k] > 0)
-            json_object_set_new(kinds, nd_log_kind_name((enum nd_log_kind)k),
-                                json_integer((json_int_t)summary->n_by_kind[k]));
-    json_t *log = json_pack("{s:o, s:s, s:I, s:I, s:I, s:I, s:s, s:o}", "log", cli_text(reading->name),
-                            "encoding", summary->encoding, "lines", (json_int_t)summary->n_lines, "unknown",
-                            (json_int_t)summary->n_unknown, "cut", (json_int_t)summary->n_cut, "findings",
-                            (json_int_t)summary->n_findings, "worst", nd_log_severity_name(summary->worst),
-                            "kinds", kinds);
-    if (reading->values->unknown && reading->values->answer.json)
-        json_object_set(log, "unknown_lines", reading->unknown);
-    json_array_append_new(reading->logs, log);
-}
-
 static struct nd_log_options options_of(struct reading *reading)
 {
     json_decref(reading->unknown);
@@ -330,8 +313,21 @@ static enum nd_status read_text(struct reading *reading, const char *name, const
     options.unknown = reading->values->unknown ? take_unknown : NULL;
     enum nd_status status = bytes != NULL ? nd_log_read_bytes(bytes, n, &options, &summary, err)
                                           : nd_log_read_file(name, &options, &summary, err);
-    if (status == ND_OK)
-        add_log(reading, &summary);
+    if (status == ND_OK) {
+        json_t *kinds = json_object();
+        for (int k = 0; k < ND_LOG_N_KINDS; k++)
+            if (summary.n_by_kind[k] > 0)
+                json_object_set_new(kinds, nd_log_kind_name((enum nd_log_kind)k),
+                                    json_integer((json_int_t)summary.n_by_kind[k]));
+        json_t *log = json_pack("{s:o, s:s, s:I, s:I, s:I, s:I, s:s, s:o}", "log", cli_text(reading->name),
+                                "encoding", summary.encoding, "lines", (json_int_t)summary.n_lines, "unknown",
+                                (json_int_t)summary.n_unknown, "cut", (json_int_t)summary.n_cut, "findings",
+                                (json_int_t)summary.n_findings, "worst", nd_log_severity_name(summary.worst),
+                                "kinds", kinds);
+        if (reading->values->unknown && reading->values->answer.json)
+            json_object_set(log, "unknown_lines", reading->unknown);
+        json_array_append_new(reading->logs, log);
+    }
     if (status == ND_OK && bytes == NULL && summary.n_findings == 0 && reading->silent == NULL)
         reading->silent = name;
     return status;
@@ -395,17 +391,6 @@ static json_t *amounts_of(const struct nd_log_finding *finding)
     for (size_t i = 0; i < finding->n_amounts; i++)
         json_object_set_new(amounts, finding->amounts[i].name, json_real(finding->amounts[i].value));
     return amounts;
-}
-
-static json_t *finding_row(const struct nd_log_finding *finding)
-{
-    return json_pack(
-        "{s:o, s:I, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:o}", "log", cli_text(finding->log),
-        "line", (json_int_t)finding->line, "kind", nd_log_kind_name(finding->kind), "severity",
-        nd_log_severity_name(finding->severity), "stage", nd_log_stage_name(finding->stage), "operator",
-        cli_text(finding->op), "node", cli_text(finding->node), "op_id", cli_text(finding->op_id), "tensor",
-        cli_text(finding->tensor), "code", finding->has_code ? json_integer(finding->code) : json_null(),
-        "symbol", finding->symbol, "amounts", amounts_of(finding), "text", cli_text(finding->text));
 }
 
 static bool is_shown(const struct values *values, const struct nd_log_finding *finding)
@@ -514,9 +499,18 @@ static int print_all(struct reading *reading, const json_t *cascade)
     json_auto_t *rows = json_array();
     for (size_t i = 0; i < reading->findings.n; i++) {
         const struct nd_log_finding *finding = &reading->findings.items[i];
-        if (is_shown(reading->values, finding) && reading->values->answer.json)
-            json_array_append_new(rows, finding_row(finding));
-        else if (is_shown(reading->values, finding))
+        if (is_shown(reading->values, finding) && reading->values->answer.json) {
+            json_array_append_new(
+                rows,
+                json_pack("{s:o, s:I, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:o}", "log",
+                          cli_text(finding->log), "line", (json_int_t)finding->line, "kind",
+                          nd_log_kind_name(finding->kind), "severity", nd_log_severity_name(finding->severity),
+                          "stage", nd_log_stage_name(finding->stage), "operator", cli_text(finding->op), "node",
+                          cli_text(finding->node), "op_id", cli_text(finding->op_id), "tensor",
+                          cli_text(finding->tensor), "code",
+                          finding->has_code ? json_integer(finding->code) : json_null(), "symbol",
+                          finding->symbol, "amounts", amounts_of(finding), "text", cli_text(finding->text)));
+        } else if (is_shown(reading->values, finding))
             exit_code = cli_worse(exit_code, print_finding(finding));
     }
     if (reading->values->answer.json) {

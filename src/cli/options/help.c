@@ -560,17 +560,15 @@ static void print_candidate(const char *word, const char *meaning)
     printf("%s\t%s\n", word, meaning);
 }
 
-static const char *name_of(const struct nd_chipset *chipset)
-{
-    return chipset->alias[0] != '\0' ? chipset->alias : chipset->sm;
-}
-
 static void complete_chipsets(const char *prefix)
 {
     size_t n;
     const struct nd_chipset *chipsets = nd_chipsets(&n);
-    for (size_t i = 0; i < n; i++)
-        printf("%s%s\t%s, %s\n", prefix, name_of(&chipsets[i]), chipsets[i].marketing, chipsets[i].arch);
+    for (size_t i = 0; i < n; i++) {
+        const struct nd_chipset *chipset = &chipsets[i];
+        printf("%s%s\t%s, %s\n", prefix, chipset->alias[0] != '\0' ? chipset->alias : chipset->sm,
+               chipsets[i].marketing, chipsets[i].arch);
+    }
 }
 
 /* Phones are left out: asking adb would start its server. */

@@ -202,18 +202,6 @@ static void add_gates(struct suggestion *to, const char *model, const struct bou
         add_gate(to, &gate);
 }
 
-/* The devices with the bounds of device d, which is the first that has them. */
-static struct nd_qualified_texts alike_devices(const struct nd_qualification *q, const struct bounds *bounds,
-                                               size_t d)
-{
-    struct nd_qualified_texts devices = {.items =
-                                             nd_arena_calloc(q->arena, q->n_devices, sizeof *devices.items)};
-    for (size_t i = d; devices.items != NULL && i < q->n_devices; i++)
-        if (i == d || is_alike(&bounds[d], &bounds[i]))
-            devices.items[devices.n++] = nd_qualify_text(q, q->labels[i]);
-    return devices;
-}
-
 static void leave_out(struct suggestion *to, const char *model, const char *device, const char *why)
 {
     nd_strbuf_printf(&to->yaml, "  # nothing is proposed for '%s' on '%s': it %s\n", model, device, why);
@@ -238,8 +226,15 @@ static void suggest_model(struct suggestion *to, const struct nd_qualify_model *
         if (!bounds[d].is_known && strcmp(q->labels[d], q->campaign.reference) != 0)
             leave_out(to, model->campaign->name, q->labels[d],
                       model->cells[d].failure != NULL ? "failed" : "cannot be compared in numbers");
-        if (is_first && bounds[d].is_known)
-            add_gates(to, model->campaign->name, &bounds[d], alike_devices(q, bounds, d));
+        if (is_first && bounds[d].is_known) {
+            /* The devices with the bounds of device d, which is the first that has them. */
+            struct nd_qualified_texts devices = {
+                .items = nd_arena_calloc(q->arena, q->n_devices, sizeof *devices.items)};
+            for (size_t i = d; devices.items != NULL && i < q->n_devices; i++)
+                if (i == d || is_alike(&bounds[d], &bounds[i]))
+                    devices.items[devices.n++] = nd_qualify_text(q, q->labels[i]);
+            add_gates(to, model->campaign->name, &bounds[d], devices);
+        }
     }
 }
 

@@ -265,24 +265,6 @@ static enum nd_status find_runtime_key(struct runtime_keys *keys, const struct n
     return ND_OK;
 }
 
-static void put_probe(struct nd_strbuf *key, const struct nd_probe *probe)
-{
-    nd_strbuf_printf(key, "probe %s %zu\n", probe->name, probe->n_samples);
-    for (size_t i = 0; i < probe->n_inputs; i++) {
-        const struct nd_probe_input *input = &probe->inputs[i];
-        char shape[256];
-        struct nd_digest digest = nd_digest_bytes(input->data, input->sample_bytes * probe->n_samples);
-        nd_strbuf_printf(key, "input %s %s %s %016llx%016llx\n", input->name, nd_dtype_name(input->dtype),
-                         nd_shape_format(&input->shape, shape, sizeof shape), (unsigned long long)digest.high,
-                         (unsigned long long)digest.low);
-    }
-    if (probe->labels != NULL) {
-        struct nd_digest digest = nd_digest_bytes(probe->labels, probe->n_samples * sizeof *probe->labels);
-        nd_strbuf_printf(key, "labels %016llx%016llx\n", (unsigned long long)digest.high,
-                         (unsigned long long)digest.low);
-    }
-}
-
 static enum nd_status make_key_of_capture(const struct nd_qualification *q,
                                           const struct nd_qualify_model *model, struct nd_qualify_cell *cell,
                                           const char *probes, struct runtime_keys *runtimes,
@@ -376,8 +358,25 @@ enum nd_status nd_qualify_make_keys(struct nd_qualification *q, struct nd_error 
     for (size_t m = 0; status == ND_OK && m < q->campaign.n_models; m++) {
         struct nd_qualify_model *model = &q->models[m];
         struct nd_strbuf buf = {0};
-        for (size_t p = 0; p < model->n_probes; p++)
-            put_probe(&buf, model->probes[p]);
+        for (size_t p = 0; p < model->n_probes; p++) {
+            const struct nd_probe *probe = model->probes[p];
+            nd_strbuf_printf(&buf, "probe %s %zu\n", probe->name, probe->n_samples);
+            for (size_t i = 0; i < probe->n_inputs; i++) {
+                const struct nd_probe_input *input = &probe->inputs[i];
+                char shape[256];
+                struct nd_digest digest = nd_digest_bytes(input->data, input->sample_bytes * probe->n_samples);
+                nd_strbuf_printf(&buf, "input %s %s %s %016llx%016llx\n", input->name,
+                                 nd_dtype_name(input->dtype),
+                                 nd_shape_format(&input->shape, shape, sizeof shape),
+                                 (unsigned long long)digest.high, (unsigned long long)digest.low);
+            }
+            if (probe->labels != NULL) {
+                struct nd_digest digest =
+                    nd_digest_bytes(probe->labels, probe->n_samples * sizeof *probe->labels);
+                nd_strbuf_printf(&buf, "labels %016llx%016llx\n", (unsigned long long)digest.high,
+                                 (unsigned long long)digest.low);
+            }
+        }
         char *probes = nd_strbuf_take(&buf);
         if (probes == NULL)
             status = nd_fail_memory(err);

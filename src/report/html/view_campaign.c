@@ -41,17 +41,12 @@ static struct tally count_cases(const json_t *campaign, const char *model, const
     return tally;
 }
 
-static const char *gate_text(const json_t *campaign, const json_t *one)
-{
-    const json_t *gates = nd_doc_get(campaign, "gates");
-    size_t gate = nd_doc_index(one, "gate", json_array_size(gates));
-    return gate != SIZE_MAX ? nd_doc_text(json_array_get(gates, gate), "text") : "";
-}
-
 static void put_reason(struct nd_page *page, const json_t *campaign, const json_t *one)
 {
     const char *message = nd_doc_text(one, "message");
-    nd_html_text(page, gate_text(campaign, one));
+    const json_t *gates = nd_doc_get(campaign, "gates");
+    size_t gate = nd_doc_index(one, "gate", json_array_size(gates));
+    nd_html_text(page, gate != SIZE_MAX ? nd_doc_text(json_array_get(gates, gate), "text") : "");
     if (message[0] != '\0') {
         nd_html_fill(page, ": $t", message);
     }

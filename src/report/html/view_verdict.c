@@ -716,35 +716,30 @@ static void put_accuracy_words(struct nd_page *page, const struct nd_page_part *
         nd_html_fill(page, "<p>No predicted class at $n changed.</p>\n", nd_doc_text(row, "tensor"));
 }
 
-/* What explain found at one layer of one device. */
-static void put_finding(struct nd_page *page, const struct nd_page_part *part, const json_t *device,
-                        const json_t *layer, const char *state)
-{
-    nd_html_printf(page, "<li><span class=\"badge %s\">%s</span> ", state,
-                   strcmp(state, "fail") == 0 ? "fault" : "unexplained");
-    nd_html_fill(page, "$n <span class=\"op\">$t</span> on $n: ", nd_doc_text(layer, "layer"),
-                 nd_doc_text(layer, "op_type"), nd_page_device_label(part, device));
-    /* The cause, how sure it is, and what speaks for it. */
-    const char *text = nd_doc_text(layer, "text"), *certainty = nd_doc_text(layer, "certainty");
-    nd_html_text(page, text);
-    nd_html_puts(page, text[0] != '\0' ? " (" : "");
-    nd_html_text(page, certainty);
-    nd_html_puts(page, text[0] != '\0' ? "). " : certainty[0] != '\0' ? ": " : "");
-    nd_html_text(page, nd_doc_text(layer, "evidence"));
-    if (nd_doc_text(layer, "remedy")[0] != '\0') {
-        nd_html_fill(page, ". $t", nd_doc_text(layer, "remedy"));
-    }
-    nd_html_puts(page, "</li>\n");
-}
-
 static size_t put_findings_of(struct nd_page *page, const struct nd_page_part *part, const json_t *device,
                               const char *key, const char *state, size_t n)
 {
     const json_t *list = nd_doc_get(device, key), *layer;
     size_t i;
     json_array_foreach(list, i, layer) {
-        if (n++ < MAX_FINDINGS)
-            put_finding(page, part, device, layer, state);
+        if (n++ < MAX_FINDINGS) {
+            /* What explain found at one layer of one device. */
+            nd_html_printf(page, "<li><span class=\"badge %s\">%s</span> ", state,
+                           strcmp(state, "fail") == 0 ? "fault" : "unexplained");
+            nd_html_fill(page, "$n <span class=\"op\">$t</span> on $n: ", nd_doc_text(layer, "layer"),
+                         nd_doc_text(layer, "op_type"), nd_page_device_label(part, device));
+            /* The cause, how sure it is, and what speaks for it. */
+            const char *text = nd_doc_text(layer, "text"), *certainty = nd_doc_text(layer, "certainty");
+            nd_html_text(page, text);
+            nd_html_puts(page, text[0] != '\0' ? " (" : "");
+            nd_html_text(page, certainty);
+            nd_html_puts(page, text[0] != '\0' ? "). " : certainty[0] != '\0' ? ": " : "");
+            nd_html_text(page, nd_doc_text(layer, "evidence"));
+            if (nd_doc_text(layer, "remedy")[0] != '\0') {
+                nd_html_fill(page, ". $t", nd_doc_text(layer, "remedy"));
+            }
+            nd_html_puts(page, "</li>\n");
+        }
     }
     return n;
 }

@@ -292,18 +292,17 @@ static void put_distribution(struct nd_json *json, bool has_values, const struct
     nd_json_close(json, '}');
 }
 
-static const char *coverage_name(enum nd_coverage coverage)
-{
-    return coverage == ND_COVERAGE_FULL ? "full" : coverage == ND_COVERAGE_PART ? "part" : "none";
-}
-
 /* Of a pair or of one of its probes, into the object that is open. */
 static void nd_json_put_part(struct nd_json *json, const struct nd_comparison *comparison,
                              const struct nd_compared_tensor *tensor, const struct nd_compared_part *part)
 {
     const struct nd_difference *d = &part->difference;
     struct known known = what_is_known(part->coverage != ND_COVERAGE_NONE, d);
-    nd_json_text(json, "coverage", coverage_name(part->coverage));
+    enum nd_coverage coverage = part->coverage;
+    nd_json_text(json, "coverage",
+                 coverage == ND_COVERAGE_FULL   ? "full"
+                 : coverage == ND_COVERAGE_PART ? "part"
+                                                : "none");
     nd_json_text(json, "reason", part->reason);
     put_counts(json, known, d);
     if (known.is_compared)
@@ -529,24 +528,6 @@ static void put_top1_pair(struct nd_json *json, const struct nd_top1_pair *pair,
     nd_json_close(json, '}');
 }
 
-static void put_changed_sample(struct nd_json *json, const struct nd_comparison *c,
-                               const struct nd_changed_sample *one)
-{
-    nd_json_open_line(json, NULL, '{');
-    nd_json_count(json, "sample", one->sample);
-    nd_json_count_if(json, "label", one->label >= 0, (uint64_t)one->label);
-    ND_JSON_LINE_LIST(json, "predictions", d, c->n_devices)
-        nd_json_count_if(json, NULL, one->classes[d] >= 0, (uint64_t)one->classes[d]);
-    ND_JSON_LINE_LIST(json, "classes", i, one->n_shown)
-        nd_json_int(json, NULL, one->shown[i]);
-    ND_JSON_LINE_LIST(json, "values", d, c->n_devices) {
-        /* What the outputs of one device say of the classes that are shown. */
-        ND_JSON_LINE_LIST(json, NULL, i, one->n_shown)
-            nd_json_real(json, NULL, one->values[d * one->n_shown + i]);
-    }
-    nd_json_close(json, '}');
-}
-
 /* null where nobody has looked. */
 static void put_changed(struct nd_json *json, const struct nd_comparison *c, const struct nd_top1 *row)
 {
@@ -555,8 +536,22 @@ static void put_changed(struct nd_json *json, const struct nd_comparison *c, con
         nd_json_null(json, "changed_samples");
         return;
     }
-    ND_JSON_LIST(json, "changed_samples", i, row->n_changed_kept)
-        put_changed_sample(json, c, &row->changed[i]);
+    ND_JSON_LIST(json, "changed_samples", i, row->n_changed_kept) {
+        const struct nd_changed_sample *one = &row->changed[i];
+        nd_json_open_line(json, NULL, '{');
+        nd_json_count(json, "sample", one->sample);
+        nd_json_count_if(json, "label", one->label >= 0, (uint64_t)one->label);
+        ND_JSON_LINE_LIST(json, "predictions", d, c->n_devices)
+            nd_json_count_if(json, NULL, one->classes[d] >= 0, (uint64_t)one->classes[d]);
+        ND_JSON_LINE_LIST(json, "classes", i, one->n_shown)
+            nd_json_int(json, NULL, one->shown[i]);
+        ND_JSON_LINE_LIST(json, "values", d, c->n_devices) {
+            /* What the outputs of one device say of the classes that are shown. */
+            ND_JSON_LINE_LIST(json, NULL, i, one->n_shown)
+                nd_json_real(json, NULL, one->values[d * one->n_shown + i]);
+        }
+        nd_json_close(json, '}');
+    }
 }
 
 static void put_top1(struct nd_json *json, const struct nd_comparison *c, const struct nd_top1 *row)

@@ -66,19 +66,6 @@ static json_t *scaling_json(const struct nd_alignment_layer *layer)
                      (int)layer->is_from_float);
 }
 
-static json_t *layer_json(const struct nd_alignment *alignment, const struct nd_alignment_layer *layer)
-{
-    bool is_covered = layer->n_channels > 0;
-    return json_pack("{s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "tensor",
-                     nd_json_string(layer->name), "operators", nd_json_string(layer->op_types), "state",
-                     nd_align_state_name(layer->state), "reason", nd_or_null(layer->reason), "scaling",
-                     scaling_json(layer), "channels", is_covered ? nd_int(layer->n_channels) : json_null(),
-                     "channels_unequal", is_covered ? nd_int(layer->n_unequal) : json_null(), "sums",
-                     is_covered ? nd_json_number(layer->n_sums) : json_null(), "counterexample",
-                     counterexample_json(alignment, layer), "groups",
-                     layer->n_groups > 0 ? nd_int(layer->n_groups) : json_null());
-}
-
 /* In points: hundredths of the labelled samples. */
 static json_t *accuracy_json(const struct nd_alignment *alignment)
 {
@@ -138,8 +125,20 @@ static json_t *devices_json(const struct nd_alignment *alignment)
 static json_t *alignment_json(const struct nd_alignment *alignment)
 {
     json_t *layers = json_array(), *arithmetics = json_array();
-    for (size_t i = 0; i < alignment->n_layers; i++)
-        nd_tree_append(layers, layer_json(alignment, &alignment->layers[i]));
+    for (size_t i = 0; i < alignment->n_layers; i++) {
+        const struct nd_alignment_layer *layer = &alignment->layers[i];
+        bool is_covered = layer->n_channels > 0;
+        nd_tree_append(layers,
+                       json_pack("{s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "tensor",
+                                 nd_json_string(layer->name), "operators", nd_json_string(layer->op_types),
+                                 "state", nd_align_state_name(layer->state), "reason",
+                                 nd_or_null(layer->reason), "scaling", scaling_json(layer), "channels",
+                                 is_covered ? nd_int(layer->n_channels) : json_null(), "channels_unequal",
+                                 is_covered ? nd_int(layer->n_unequal) : json_null(), "sums",
+                                 is_covered ? nd_json_number(layer->n_sums) : json_null(), "counterexample",
+                                 counterexample_json(alignment, layer), "groups",
+                                 layer->n_groups > 0 ? nd_int(layer->n_groups) : json_null()));
+    }
     for (size_t i = 0; i < alignment->n_arithmetics; i++)
         nd_tree_append(arithmetics, nd_json_string(alignment->arithmetics[i]));
     json_t *counts =
@@ -418,25 +417,6 @@ static void describe_scaling(const struct nd_alignment_layer *layer, json_t *row
     nd_tree_number(row, "output", "%.3f", layer->output_factor);
 }
 
-static json_t *full_row(const struct nd_alignment *alignment, const struct nd_alignment_layer *layer)
-{
-    json_t *row = short_row(layer);
-    describe_scaling(layer, row);
-    if (layer->n_channels > 0) {
-        nd_tree_set(row, "channels", nd_int(layer->n_channels));
-        nd_tree_number(row, "sums", "%.4g", layer->n_sums);
-    }
-    if (layer->n_unequal > 0) {
-        char *why = nd_text("%s: %zu channels; in channel %zu the sum %.0f gives %.0f on %s and %.0f on %s",
-                            layer->reason != NULL ? layer->reason : "", layer->n_unequal, layer->channel,
-                            layer->sum, layer->values[0], alignment->arithmetics[0], layer->values[1],
-                            alignment->arithmetics[layer->against]);
-        nd_tree_set(row, "why", nd_json_string(why));
-        free(why);
-    }
-    return row;
-}
-
 enum nd_status nd_report_alignment_text(const struct nd_alignment *alignment, char **out, struct nd_error *err)
 {
     static const struct nd_report_column columns[] = {{"layer", "LAYER"},        {"operators", "OPERATORS"},
@@ -450,8 +430,24 @@ enum nd_status nd_report_alignment_text(const struct nd_alignment *alignment, ch
     nd_strbuf_puts(&text, brief);
     free(brief);
     json_auto_t *rows = json_array();
-    for (size_t i = 0; i < alignment->n_layers; i++)
-        nd_tree_append(rows, full_row(alignment, &alignment->layers[i]));
+    for (size_t i = 0; i < alignment->n_layers; i++) {
+        const struct nd_alignment_layer *layer = &alignment->layers[i];
+        json_t *row = short_row(layer);
+        describe_scaling(layer, row);
+        if (layer->n_channels > 0) {
+            nd_tree_set(row, "channels", nd_int(layer->n_channels));
+            nd_tree_number(row, "sums", "%.4g", layer->n_sums);
+        }
+        if (layer->n_unequal > 0) {
+            char *why = nd_text("%s: %zu channels; in channel %zu the sum %.0f gives %.0f on %s and %.0f on %s",
+                                layer->reason != NULL ? layer->reason : "", layer->n_unequal, layer->channel,
+                                layer->sum, layer->values[0], alignment->arithmetics[0], layer->values[1],
+                                alignment->arithmetics[layer->against]);
+            nd_tree_set(row, "why", nd_json_string(why));
+            free(why);
+        }
+        nd_tree_append(rows, row);
+    }
     nd_strbuf_puts(&text, "\nAll layers. WEIGHTS and OUTPUT: how many times coarser their steps became. SUMS: "
                           "sums of products that a proof covers.\n");
     nd_rows_put(&text, rows, columns);

@@ -620,17 +620,6 @@ enum nd_status nd_report_golden_check_text(const struct nd_golden_check *check, 
 
 /* ---- list and prune ---- */
 
-static json_t *entry_row(const struct nd_golden_entry *entry, bool is_brief)
-{
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "entry",
-                     json_sprintf("%.12s", entry->id), "label", nd_json_string(entry->label), "chipset",
-                     nd_json_string(entry->chipset), "sdk", nd_json_string(entry->sdk), "model",
-                     nd_json_string(entry->model), "date", json_sprintf(is_brief ? "%.10s" : "%s", entry->date),
-                     "status", nd_json_string(entry->status), "tensors", nd_int(entry->n_tensors), "probes",
-                     nd_int(entry->n_probes), "store", nd_json_string(entry->kept), "note",
-                     nd_json_string(entry->note));
-}
-
 /* A row for each entry, in new memory. */
 static enum nd_status list_entries(const struct nd_golden *store, bool is_brief, json_t **rows,
                                    size_t *n_failed, struct nd_error *err)
@@ -640,7 +629,14 @@ static enum nd_status list_entries(const struct nd_golden *store, bool is_brief,
         ND_CLEANUP(nd_golden_entry_deinit) struct nd_golden_entry entry = {0};
         ND_TRY(nd_golden_entry(store, i, &entry, err));
         *n_failed += strcmp(entry.status, "complete") != 0;
-        nd_tree_append(*rows, entry_row(&entry, is_brief));
+        nd_tree_append(*rows, json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "entry",
+                                        json_sprintf("%.12s", entry.id), "label", nd_json_string(entry.label),
+                                        "chipset", nd_json_string(entry.chipset), "sdk",
+                                        nd_json_string(entry.sdk), "model", nd_json_string(entry.model), "date",
+                                        json_sprintf(is_brief ? "%.10s" : "%s", entry.date), "status",
+                                        nd_json_string(entry.status), "tensors", nd_int(entry.n_tensors),
+                                        "probes", nd_int(entry.n_probes), "store", nd_json_string(entry.kept),
+                                        "note", nd_json_string(entry.note)));
     }
     return ND_OK;
 }

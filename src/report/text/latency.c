@@ -153,26 +153,6 @@ static void put_summary(struct nd_strbuf *out, const struct nd_latency *l,
         nd_strbuf_printf(out, "  the timer ticks every %.4g us\n", l->tick_us);
 }
 
-static void put_modes(struct nd_strbuf *out, const struct nd_latency *l)
-{
-    if (l->is_bimodal)
-        nd_strbuf_printf(out, "  two modes: %.3g %% of the runs around %.5g us, %.3g %% around %.5g us\n",
-                         100 * l->modes[0].weight, l->modes[0].median_us, 100 * l->modes[1].weight,
-                         l->modes[1].median_us);
-    if (l->n_tail > 0)
-        nd_strbuf_printf(out, "  %zu run%s far from the rest (a tail, not a mode)\n", l->n_tail,
-                         l->n_tail == 1 ? "" : "s");
-    if (!isnan(l->delta_bic))
-        nd_strbuf_printf(out,
-                         "  for two kinds of run: BIC %+.4g (10), Ashman's D %.3g (2), smaller part %.2g %% "
-                         "(5); dip %.3g (%.3g)\n",
-                         l->delta_bic, l->ashman_d, 100 * l->minor_weight, l->dip, l->dip_limit);
-    if (l->n_thin > 1)
-        nd_strbuf_printf(out,
-                         "  for that only one run in %zu was looked at, since runs resemble the one before\n",
-                         l->n_thin);
-}
-
 static void put_changes(struct nd_strbuf *out, const struct nd_latency *l, size_t most)
 {
     for (size_t i = 0; i < l->n_changes && i < most; i++) {
@@ -220,7 +200,22 @@ static void put_series(struct nd_strbuf *out, const struct nd_latency_series *en
     put_runs(out, l);
     if (l->n_timed > 0)
         put_summary(out, l, options);
-    put_modes(out, l);
+    if (l->is_bimodal)
+        nd_strbuf_printf(out, "  two modes: %.3g %% of the runs around %.5g us, %.3g %% around %.5g us\n",
+                         100 * l->modes[0].weight, l->modes[0].median_us, 100 * l->modes[1].weight,
+                         l->modes[1].median_us);
+    if (l->n_tail > 0)
+        nd_strbuf_printf(out, "  %zu run%s far from the rest (a tail, not a mode)\n", l->n_tail,
+                         l->n_tail == 1 ? "" : "s");
+    if (!isnan(l->delta_bic))
+        nd_strbuf_printf(out,
+                         "  for two kinds of run: BIC %+.4g (10), Ashman's D %.3g (2), smaller part %.2g %% "
+                         "(5); dip %.3g (%.3g)\n",
+                         l->delta_bic, l->ashman_d, 100 * l->minor_weight, l->dip, l->dip_limit);
+    if (l->n_thin > 1)
+        nd_strbuf_printf(out,
+                         "  for that only one run in %zu was looked at, since runs resemble the one before\n",
+                         l->n_thin);
     put_changes(out, l, SIZE_MAX);
     put_join(out, entry);
     if (l->verdict == ND_LATENCY_TOO_FEW)

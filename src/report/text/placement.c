@@ -51,19 +51,6 @@ static json_t *share_json(const struct nd_npu_share *share)
                      nd_json_known(share->npu_us), "all_us", nd_json_known(share->all_us));
 }
 
-static json_t *node_json(const struct nd_placed_node *node)
-{
-    return json_pack("{s:o, s:o, s:o, s:o, s:s, s:o, s:b, s:b, s:b, s:b, s:b, s:o, s:o, s:o, s:o}", "name",
-                     nd_json_string(node->name), "op_type", nd_json_string(node->op_type), "domain",
-                     nd_json_string(node->domain), "provider", nd_json_string(node->provider), "where",
-                     nd_where_name(node->where), "renamed_to", nd_json_string(node->renamed_to),
-                     "io_quantisation", node->is_io_quantisation, "constant", node->is_constant, "added",
-                     node->model_node == SIZE_MAX, "inferred", node->is_inferred, "contradicted",
-                     node->is_contradicted, "profile_provider", nd_json_string(node->profile_provider),
-                     "profile_us", nd_json_known(node->profile_us), "flops", nd_json_known(node->flops),
-                     "piece", index_or_null(node->piece));
-}
-
 static json_t *piece_json(const struct nd_placed_piece *piece)
 {
     return json_pack("{s:o, s:s, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "provider",
@@ -95,8 +82,20 @@ static json_t *device_json(const struct nd_placed_device *device)
     const char *failure = nd_capture_string(device->capture, "failure", "message");
     json_t *nodes = json_array(), *tensors = json_array(), *pieces = json_array(), *cuts = json_array();
     json_t *events = json_array(), *problems = json_array();
-    for (size_t i = 0; i < report->n_nodes; i++)
-        nd_tree_append(nodes, node_json(&report->nodes[i]));
+    for (size_t i = 0; i < report->n_nodes; i++) {
+        const struct nd_placed_node *node = &report->nodes[i];
+        nd_tree_append(
+            nodes,
+            json_pack("{s:o, s:o, s:o, s:o, s:s, s:o, s:b, s:b, s:b, s:b, s:b, s:o, s:o, s:o, s:o}", "name",
+                      nd_json_string(node->name), "op_type", nd_json_string(node->op_type), "domain",
+                      nd_json_string(node->domain), "provider", nd_json_string(node->provider), "where",
+                      nd_where_name(node->where), "renamed_to", nd_json_string(node->renamed_to),
+                      "io_quantisation", node->is_io_quantisation, "constant", node->is_constant, "added",
+                      node->model_node == SIZE_MAX, "inferred", node->is_inferred, "contradicted",
+                      node->is_contradicted, "profile_provider", nd_json_string(node->profile_provider),
+                      "profile_us", nd_json_known(node->profile_us), "flops", nd_json_known(node->flops),
+                      "piece", index_or_null(node->piece)));
+    }
     for (size_t i = 0; i < report->n_tensors; i++)
         nd_tree_append(tensors, json_pack("{s:o, s:o, s:s}", "name", nd_json_string(report->tensors[i].name),
                                           "provider", nd_json_string(report->tensors[i].provider), "where",
@@ -367,26 +366,6 @@ static void put_pieces(struct nd_strbuf *out, const struct nd_placement_report *
         nd_strbuf_printf(out, "    and %zu more (-v)\n", report->n_cuts - n_shown);
 }
 
-static void put_node(struct nd_strbuf *out, const struct nd_placed_node *node)
-{
-    char buf[48];
-    nd_strbuf_printf(out, "    %s '%s'", node->op_type, node->name);
-    if (node->where != ND_WHERE_UNKNOWN)
-        nd_strbuf_printf(out, ": %s", short_name(node->provider, buf));
-    if (!isnan(node->flops))
-        nd_strbuf_printf(out, ", %.6g FLOPs", node->flops);
-    if (!isnan(node->profile_us)) {
-        nd_strbuf_puts(out, ", ");
-        put_time(out, node->profile_us);
-        nd_strbuf_puts(out, " per run");
-    }
-    if (node->model_node == SIZE_MAX)
-        nd_strbuf_puts(out, " (added by the runtime)");
-    if (node->is_contradicted)
-        nd_strbuf_printf(out, " (but the profile says %s)", node->profile_provider);
-    nd_strbuf_puts(out, "\n");
-}
-
 static bool is_unknown(const struct nd_placed_node *node)
 {
     return node->where == ND_WHERE_UNKNOWN && !node->is_constant && !node->is_io_quantisation;
@@ -401,8 +380,25 @@ static void put_nodes(struct nd_strbuf *out, const struct nd_placement_report *r
             continue;
         if (n == 0)
             nd_strbuf_printf(out, "  %s:\n", title);
-        if (n++ < SHOWN_NODES || is_verbose)
-            put_node(out, &report->nodes[i]);
+        if (n++ < SHOWN_NODES || is_verbose) {
+            const struct nd_placed_node *node = &report->nodes[i];
+            char buf[48];
+            nd_strbuf_printf(out, "    %s '%s'", node->op_type, node->name);
+            if (node->where != ND_WHERE_UNKNOWN)
+                nd_strbuf_printf(out, ": %s", short_name(node->provider, buf));
+            if (!isnan(node->flops))
+                nd_strbuf_printf(out, ", %.6g FLOPs", node->flops);
+            if (!isnan(node->profile_us)) {
+                nd_strbuf_puts(out, ", ");
+                put_time(out, node->profile_us);
+                nd_strbuf_puts(out, " per run");
+            }
+            if (node->model_node == SIZE_MAX)
+                nd_strbuf_puts(out, " (added by the runtime)");
+            if (node->is_contradicted)
+                nd_strbuf_printf(out, " (but the profile says %s)", node->profile_provider);
+            nd_strbuf_puts(out, "\n");
+        }
     }
     if (n > SHOWN_NODES && !is_verbose)
         nd_strbuf_printf(out, "    and %zu more (-v)\n", n - SHOWN_NODES);

@@ -29,23 +29,21 @@ static json_t *layer_json(const struct nd_promoted *promoted, const struct nd_pr
                      cost_json(&layer->cost));
 }
 
-static json_t *device_json(const struct nd_promoted_device *device)
-{
-    bool has_labels = device->n_labelled > 0;
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "device", nd_json_string(device->label), "before_db",
-                     nd_json_known(device->before_db), "after_db", nd_json_known(device->after_db), "labelled",
-                     nd_int(device->n_labelled), "right_before",
-                     has_labels ? nd_int(device->n_right_before) : json_null(), "right_after",
-                     has_labels ? nd_int(device->n_right_after) : json_null());
-}
-
 enum nd_status nd_report_promotion_json(const struct nd_promoted *promoted, char **out, struct nd_error *err)
 {
     json_t *layers = json_array(), *devices = json_array();
     for (size_t i = 0; i < promoted->n_layers; i++)
         nd_tree_append(layers, layer_json(promoted, &promoted->layers[i]));
-    for (size_t d = 0; d < promoted->n_devices; d++)
-        nd_tree_append(devices, device_json(&promoted->devices[d]));
+    for (size_t d = 0; d < promoted->n_devices; d++) {
+        const struct nd_promoted_device *device = &promoted->devices[d];
+        bool has_labels = device->n_labelled > 0;
+        nd_tree_append(devices,
+                       json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "device", nd_json_string(device->label),
+                                 "before_db", nd_json_known(device->before_db), "after_db",
+                                 nd_json_known(device->after_db), "labelled", nd_int(device->n_labelled),
+                                 "right_before", has_labels ? nd_int(device->n_right_before) : json_null(),
+                                 "right_after", has_labels ? nd_int(device->n_right_after) : json_null()));
+    }
     json_t *computed = json_pack("{s:o, s:o, s:o}", "samples", nd_int(promoted->n_computed_samples),
                                  "before_db", nd_json_known(promoted->computed_before_db), "after_db",
                                  nd_json_known(promoted->computed_after_db));

@@ -453,24 +453,6 @@ static void put_devices(struct nd_strbuf *out, const struct nd_qualified *result
 
 /* ---- accuracy ---- */
 
-static void add_pair(struct nd_table *table, const char *device, const struct nd_qualified_pair *pair)
-{
-    nd_table_add(table, device);
-    nd_table_add(table, pair->reference);
-    nd_table_addf(table, "%zu", pair->n_right_before);
-    nd_table_addf(table, "%zu", pair->n_right_after);
-    nd_table_addf(table, "%zu", pair->n_right_to_wrong);
-    nd_table_addf(table, "%zu", pair->n_wrong_to_right);
-    nd_table_addf(table, "%.3g", pair->p_value);
-    nd_table_addf(table, "%.3g", pair->largest_e);
-    nd_table_addf(table, "%+.2f .. %+.2f", 100 * pair->interval.low, 100 * pair->interval.high);
-    if (strcmp(pair->answer, "inconclusive") == 0)
-        nd_table_addf(table, "inconclusive: %zu samples needed, %zu given", pair->n_samples_needed,
-                      pair->n_samples);
-    else
-        nd_table_addf(table, "%s at %.6g points", pair->answer, 100 * pair->margin);
-}
-
 static void put_accuracy_table(struct nd_strbuf *out, const struct nd_qualified_study *study)
 {
     ND_CLEANUP(nd_table_deinit)
@@ -483,8 +465,23 @@ static void put_accuracy_table(struct nd_strbuf *out, const struct nd_qualified_
         nd_table_add(&table, titles[i]);
     for (size_t d = 0; d < study->devices.n; d++) {
         const struct nd_qualified_pairs *pairs = &study->devices.items[d];
-        for (size_t r = 0; r < pairs->against.n; r++)
-            add_pair(&table, pairs->device, &pairs->against.items[r]);
+        for (size_t r = 0; r < pairs->against.n; r++) {
+            const struct nd_qualified_pair *pair = &pairs->against.items[r];
+            nd_table_add(&table, pairs->device);
+            nd_table_add(&table, pair->reference);
+            nd_table_addf(&table, "%zu", pair->n_right_before);
+            nd_table_addf(&table, "%zu", pair->n_right_after);
+            nd_table_addf(&table, "%zu", pair->n_right_to_wrong);
+            nd_table_addf(&table, "%zu", pair->n_wrong_to_right);
+            nd_table_addf(&table, "%.3g", pair->p_value);
+            nd_table_addf(&table, "%.3g", pair->largest_e);
+            nd_table_addf(&table, "%+.2f .. %+.2f", 100 * pair->interval.low, 100 * pair->interval.high);
+            if (strcmp(pair->answer, "inconclusive") == 0)
+                nd_table_addf(&table, "inconclusive: %zu samples needed, %zu given", pair->n_samples_needed,
+                              pair->n_samples);
+            else
+                nd_table_addf(&table, "%s at %.6g points", pair->answer, 100 * pair->margin);
+        }
     }
     nd_table_render(&table, out);
 }

@@ -196,17 +196,6 @@ static void start_ticker(struct cli_progress *progress)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-static void stop_ticker(struct cli_progress *progress)
-{
-    pthread_mutex_lock(&progress->lock);
-    progress->is_ended = true;
-    if (progress->has_ticker)
-        pthread_cond_signal(&progress->ended);
-    pthread_mutex_unlock(&progress->lock);
-    if (progress->has_ticker)
-        pthread_join(progress->ticker, NULL);
-}
-
 struct cli_progress *cli_progress_create(size_t n_devices, double delay_s, bool is_quiet)
 {
     struct cli_progress *progress = calloc(1, sizeof *progress);
@@ -430,7 +419,13 @@ void cli_progress_destroy(struct cli_progress *progress)
 {
     if (progress == NULL)
         return;
-    stop_ticker(progress);
+    pthread_mutex_lock(&progress->lock);
+    progress->is_ended = true;
+    if (progress->has_ticker)
+        pthread_cond_signal(&progress->ended);
+    pthread_mutex_unlock(&progress->lock);
+    if (progress->has_ticker)
+        pthread_join(progress->ticker, NULL);
     cli_progress_clear(progress);
     pthread_mutex_destroy(&progress->lock);
     free(progress->devices);

@@ -93,25 +93,20 @@ static enum nd_status find_classes_of_tensor(const struct nd_aligned_captures *a
                                              struct nd_compared_tensor *compared, struct nd_error *err)
 {
     size_t n = alignment->n_captures;
-    struct tensor_equality equality = {.n = n, .agrees = nd_calloc(n * n, sizeof(bool))};
-    ND_FREED bool *has_data = nd_calloc(n, sizeof *has_data);
+    ND_FREED bool *agrees = nd_calloc(n * n, sizeof *agrees), *has_data = nd_calloc(n, sizeof *has_data);
     ND_FREED int *classes = nd_calloc(n, sizeof *classes);
-    enum nd_status status = ND_OK;
-    if (equality.agrees == NULL || has_data == NULL || classes == NULL)
-        status = nd_fail_memory(err);
-    for (size_t i = 0; i < n && status == ND_OK; i++)
+    struct tensor_equality equality = {.n = n, .agrees = agrees};
+    ND_TRY_MEMORY(agrees != NULL && has_data != NULL && classes != NULL, err);
+    for (size_t i = 0; i < n; i++)
         has_data[i] = has_samples(alignment, tensor, i);
-    for (size_t a = 0; a < n && status == ND_OK; a++)
-        for (size_t b = a + 1; b < n && status == ND_OK; b++)
+    for (size_t a = 0; a < n; a++)
+        for (size_t b = a + 1; b < n; b++)
             if (has_data[a] && has_data[b])
-                status = compare_digests(alignment, tensor, a, b, &equality.agrees[a * n + b], err);
-    if (status == ND_OK) {
-        nd_classes_make(n, has_data, tensor_is_equal, &equality, classes);
-        for (size_t i = 0; i < n; i++)
-            compared->devices[i].class_id = classes[i];
-    }
-    free(equality.agrees);
-    return status;
+                ND_TRY(compare_digests(alignment, tensor, a, b, &agrees[a * n + b], err));
+    nd_classes_make(n, has_data, tensor_is_equal, &equality, classes);
+    for (size_t i = 0; i < n; i++)
+        compared->devices[i].class_id = classes[i];
+    return ND_OK;
 }
 
 /* Whether the tensor is not repeatable on one of two devices that have it: that they differ there then shows

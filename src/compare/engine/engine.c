@@ -207,9 +207,8 @@ static enum nd_status load_state(const struct nd_parts *parts, size_t part, cons
     if (status == ND_OK && !has_places(job, read))
         status = nd_fail(err, ND_E_COMPARE_PART, NULL, "a state names an element that is not there");
     if (status == ND_OK)
-        status = nd_pair_state_merge(pair->state, read, err);
-    else
-        nd_error_context(err, "reading '%s'", parts->paths[part]);
+        return nd_pair_state_merge(pair->state, read, err);
+    nd_error_context(err, "reading '%s'", parts->paths[part]);
     return status;
 }
 

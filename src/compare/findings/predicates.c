@@ -677,45 +677,6 @@ struct question {
     bool is_of_size; /* which samples are grossly wrong, not which differ */
 };
 
-/* Appends what was found, when anything was. */
-static enum nd_status note(struct nd_comparison *comparison, const struct question *q,
-                           const struct nd_cells *cells, struct nd_predicate *found, struct nd_error *err)
-{
-    struct nd_strbuf text = {0};
-    size_t n_wrong = 0, capacity = comparison->n_predicates;
-    if (found->n_conditions == 0)
-        return ND_OK;
-    ND_TRY_MEMORY(nd_grow((void **)&comparison->predicates, &capacity, comparison->n_predicates + 1,
-                          sizeof *comparison->predicates),
-                  err);
-    for (size_t i = 0; i < cells->n; i++)
-        n_wrong += cells->is_wrong[i];
-    size_t n = cells->n;
-    const char *label = comparison->devices[q->device].label;
-    if (q->tensor == SIZE_MAX)
-        nd_strbuf_printf(&text, "the %zu wrong tensors of %zu on %s are exactly those ", n_wrong, n, label);
-    else
-        nd_strbuf_printf(&text, "the %zu samples of %zu of '%s' that %s on %s are exactly those ", n_wrong, n,
-                         comparison->tensors[q->tensor].name,
-                         q->is_of_size ? "are wrong by more than rounding" : "differ", label);
-    nd_strbuf_printf(&text, "%s%s%s%s", found->conditions[0], found->n_conditions > 1 ? " and " : "",
-                     found->n_conditions > 1 ? found->conditions[1] : "",
-                     q->is_of_size ? "; all others differ by rounding at most" : "");
-    struct nd_compared_predicate *predicate = &comparison->predicates[comparison->n_predicates++];
-    *predicate = (struct nd_compared_predicate){.device = q->device,
-                                                .tensor = q->tensor,
-                                                .n_wrong = n_wrong,
-                                                .n = cells->n,
-                                                .n_conditions = found->n_conditions,
-                                                .log2_chance = found->log2_chance,
-                                                .text = nd_strbuf_take(&text)};
-    for (size_t i = 0; i < found->n_conditions; i++) {
-        predicate->conditions[i] = found->conditions[i];
-        found->conditions[i] = NULL;
-    }
-    return predicate->text != NULL ? ND_OK : nd_fail_memory(err);
-}
-
 /* No rule: a few samples are listed one by one. That is no guess, so chance has no part in it. */
 static enum nd_status list_samples(const struct nd_cells *cells, struct nd_predicate *out, struct nd_error *err)
 {
@@ -742,7 +703,40 @@ static enum nd_status find_and_note(struct nd_comparison *comparison, const stru
     ND_TRY(nd_predicate_find(cells, &found, err));
     if (found.n_conditions == 0 && q->is_of_size && comparison->n_probes == 1)
         ND_TRY(list_samples(cells, &found, err));
-    return note(comparison, q, cells, &found, err);
+    /* Appends what was found, when anything was. */
+    struct nd_strbuf text = {0};
+    size_t n_wrong = 0, capacity = comparison->n_predicates;
+    if (found.n_conditions == 0)
+        return ND_OK;
+    ND_TRY_MEMORY(nd_grow((void **)&comparison->predicates, &capacity, comparison->n_predicates + 1,
+                          sizeof *comparison->predicates),
+                  err);
+    for (size_t i = 0; i < cells->n; i++)
+        n_wrong += cells->is_wrong[i];
+    size_t n = cells->n;
+    const char *label = comparison->devices[q->device].label;
+    if (q->tensor == SIZE_MAX)
+        nd_strbuf_printf(&text, "the %zu wrong tensors of %zu on %s are exactly those ", n_wrong, n, label);
+    else
+        nd_strbuf_printf(&text, "the %zu samples of %zu of '%s' that %s on %s are exactly those ", n_wrong, n,
+                         comparison->tensors[q->tensor].name,
+                         q->is_of_size ? "are wrong by more than rounding" : "differ", label);
+    nd_strbuf_printf(&text, "%s%s%s%s", found.conditions[0], found.n_conditions > 1 ? " and " : "",
+                     found.n_conditions > 1 ? found.conditions[1] : "",
+                     q->is_of_size ? "; all others differ by rounding at most" : "");
+    struct nd_compared_predicate *predicate = &comparison->predicates[comparison->n_predicates++];
+    *predicate = (struct nd_compared_predicate){.device = q->device,
+                                                .tensor = q->tensor,
+                                                .n_wrong = n_wrong,
+                                                .n = cells->n,
+                                                .n_conditions = found.n_conditions,
+                                                .log2_chance = found.log2_chance,
+                                                .text = nd_strbuf_take(&text)};
+    for (size_t i = 0; i < found.n_conditions; i++) {
+        predicate->conditions[i] = found.conditions[i];
+        found.conditions[i] = NULL;
+    }
+    return predicate->text != NULL ? ND_OK : nd_fail_memory(err);
 }
 
 static enum nd_status search_tensors(const struct nd_aligned_captures *alignment,

@@ -315,11 +315,10 @@ enum nd_status nd_latency_read(const char *path, const char *column, const char 
                                struct nd_latency_list *out, struct nd_error *err)
 {
     struct nd_list list = {.path = path, .column = column, .out.format = "text"};
-    enum nd_status status = set_unit(&list, unit, err);
-    if (status == ND_OK)
-        status = has_extension(path, ".npy")   ? read_npy(&list, err)
-                 : has_extension(path, ".npz") ? read_npz(&list, err)
-                                               : read_text(&list, err);
+    ND_TRY(set_unit(&list, unit, err));
+    enum nd_status status = has_extension(path, ".npy")   ? read_npy(&list, err)
+                            : has_extension(path, ".npz") ? read_npz(&list, err)
+                                                          : read_text(&list, err);
     if (status == ND_OK && list.out.n == 0)
         status = nd_fail(err, ND_E_LATENCY_FORMAT, path, "'%s' has no latencies", path);
     if (status == ND_OK)
@@ -369,16 +368,14 @@ static char *where_text(const struct nd_ort_profile *profile)
 static enum nd_status read_profile(struct nd_list *list, const char *text, size_t n_bytes, struct nd_error *err)
 {
     ND_CLEANUP(nd_ort_profile_deinit) struct nd_ort_profile profile = {0};
-    enum nd_status status = nd_ort_profile_read(list->path, text, n_bytes, &profile, err);
+    ND_TRY(nd_ort_profile_read(list->path, text, n_bytes, &profile, err));
     list->out.format = "ort-profile";
     list->unit_us = 1;
-    for (size_t i = 0; status == ND_OK && i < profile.n_runs; i++)
-        status = nd_list_add(list, profile.run_us[i], "run", i, err);
-    if (status == ND_OK && profile.n_kernels > 0) {
-        list->out.where = where_text(&profile);
-        status = list->out.where != NULL ? ND_OK : nd_fail_memory(err);
-    }
-    return status;
+    for (size_t i = 0; i < profile.n_runs; i++)
+        ND_TRY(nd_list_add(list, profile.run_us[i], "run", i, err));
+    if (profile.n_kernels > 0)
+        ND_TRY_MEMORY((list->out.where = where_text(&profile)) != NULL, err);
+    return ND_OK;
 }
 
 /* ---- JSON ---- */

@@ -291,13 +291,12 @@ enum nd_status nd_spread_measure(const struct nd_rights *in, const struct nd_spr
     made.common = made.quantised = made.beyond = nothing_known(-1);
     made.spread = nothing_known(0);
     struct work w = {.in = in, .options = options};
-    enum nd_status status = ND_OK;
     made.own = nd_calloc(in->n_devices, sizeof *made.own);
     ND_TRY_MEMORY(made.own != NULL, err);
     for (size_t d = 0; d < in->n_devices; d++)
         made.own[d] = nothing_known(-1);
     if (in->n_samples > 0 && in->n_devices > 0) {
-        status = prepare(&w, err);
+        enum nd_status status = prepare(&w, err);
         if (status == ND_OK) {
             size_t n = w.in->n_samples;
             uint64_t state = w.options->seed;
@@ -315,8 +314,9 @@ enum nd_status nd_spread_measure(const struct nd_rights *in, const struct nd_spr
         }
         nd_patterns_deinit(&w.patterns);
         ND_FREE_ALL(w.values, w.means, w.errors, w.counts, w.draws);
+        ND_TRY(status);
     }
-    return status == ND_OK ? ND_GIVE(out, made) : status;
+    return ND_GIVE(out, made);
 }
 
 void nd_spread_deinit(struct nd_spread *spread)

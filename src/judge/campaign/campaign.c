@@ -397,29 +397,22 @@ static enum nd_status read_root(struct nd_campaign_reading *reading, bool withou
 enum nd_status nd_campaign_read(const char *path, bool without_policy, struct nd_campaign *out,
                                 struct nd_error *err)
 {
+    ND_CLEANUP(nd_campaign_deinit)
     struct nd_campaign campaign = {.path = nd_strdup(path), .margin = 0.01, .confidence = 0.95, .power = 0.9};
-    char *folder = nd_path_dir(path);
-    void *bytes = NULL;
+    ND_FREED char *folder = nd_path_dir(path);
+    ND_FREED void *bytes = NULL;
     size_t n_bytes = 0;
     *out = (struct nd_campaign){0};
-    enum nd_status status = folder != NULL && campaign.path != NULL ? ND_OK : nd_fail_memory(err);
-    if (status == ND_OK)
-        status = nd_file_read(path, ND_CAMPAIGN_MAX_BYTES, &bytes, &n_bytes, err);
+    ND_TRY_MEMORY(folder != NULL && campaign.path != NULL, err);
+    ND_TRY(nd_file_read(path, ND_CAMPAIGN_MAX_BYTES, &bytes, &n_bytes, err));
     struct nd_campaign_reading reading = {.folder = folder, .campaign = &campaign, .err = err};
-    if (status == ND_OK) {
-        nd_sha256_bytes(bytes, n_bytes, campaign.sha256);
-        const struct nd_yaml_file file = {path, "a campaign", ND_E_CAMPAIGN_FORMAT};
-        status = nd_yaml_load(&reading.yaml, &file, bytes, n_bytes, err);
-    }
+    nd_sha256_bytes(bytes, n_bytes, campaign.sha256);
+    const struct nd_yaml_file file = {path, "a campaign", ND_E_CAMPAIGN_FORMAT};
+    enum nd_status status = nd_yaml_load(&reading.yaml, &file, bytes, n_bytes, err);
     if (status == ND_OK)
         status = read_root(&reading, without_policy);
     nd_yaml_deinit(&reading.yaml);
-    ND_FREE_ALL(bytes, folder);
-    if (status != ND_OK)
-        nd_campaign_deinit(&campaign);
-    else
-        *out = campaign;
-    return status;
+    return status == ND_OK ? ND_GIVE(out, campaign) : status;
 }
 
 /* ---- files of a campaign that are made once, and made again when what they were made from has changed ---- */

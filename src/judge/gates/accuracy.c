@@ -169,19 +169,16 @@ static enum nd_status read_study(const struct nd_qualification *q, struct nd_qua
     study->devices = nd_calloc(q->n_devices, sizeof *study->devices);
     study->classes = nd_calloc(q->n_devices, sizeof *study->classes);
     ND_TRY_MEMORY(study->devices != NULL && study->classes != NULL, err);
-    enum nd_status status = ND_OK;
-    for (size_t d = 0; status == ND_OK && d < q->n_devices; d++) {
+    for (size_t d = 0; d < q->n_devices; d++) {
         int64_t *classes = NULL;
-        status = read_classes(&model->cells[d], probe->name, tensor, probe->n_samples, &classes, err);
+        ND_TRY(read_classes(&model->cells[d], probe->name, tensor, probe->n_samples, &classes, err));
         if (classes == NULL)
             continue;
         study->devices[study->n_devices] = d;
         study->classes[study->n_devices++] = classes;
     }
-    if (status == ND_OK)
-        status = read_references(model, study, err);
-    return status == ND_OK ? nd_accuracy_study_measure(study, q->campaign.confidence, q->campaign.margin, err)
-                           : status;
+    ND_TRY(read_references(model, study, err));
+    return nd_accuracy_study_measure(study, q->campaign.confidence, q->campaign.margin, err);
 }
 
 enum nd_status nd_qualify_study(struct nd_qualification *q, struct nd_qualify_model *model,

@@ -32,29 +32,26 @@ enum nd_status nd_bundle_make(const struct nd_capture *capture, char **text, str
 
 static enum nd_status read_bundle(const char *path, json_t **record, struct nd_error *err)
 {
-    void *data = NULL;
+    ND_FREED void *data = NULL;
     size_t n = 0;
     json_error_t where;
-    enum nd_status status = nd_file_read(path, ND_BUNDLE_MAX_BYTES, &data, &n, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_file_read(path, ND_BUNDLE_MAX_BYTES, &data, &n, err));
     json_auto_t *bundle = json_loadb(data, n, JSON_REJECT_DUPLICATES, &where);
     const json_t *version = json_object_get(bundle, "npudiff_bundle");
     const char *problem = NULL;
-    free(data);
     if (bundle == NULL)
-        status = nd_fail(err, ND_E_BUNDLE_FORMAT, path, "'%s' is damaged: line %d, column %d: %s", path,
-                         where.line, where.column, where.text);
-    else if (!json_is_integer(version))
-        status = nd_fail(err, ND_E_BUNDLE_FORMAT, path,
-                         "'%s' is no bundle: expected a JSON object with the number 'npudiff_bundle'", path);
-    else if (json_integer_value(version) != ND_BUNDLE_VERSION)
-        status = nd_fail(err, ND_E_BUNDLE_FORMAT, path,
-                         "'%s' is of bundle format %" JSON_INTEGER_FORMAT ", expected format %d", path,
-                         json_integer_value(version), (int)ND_BUNDLE_VERSION);
-    else if ((problem = nd_record_problem(bundle)) != NULL)
-        status = nd_fail(err, ND_E_BUNDLE_FORMAT, path, "'%s' is damaged: %s", path, problem);
-    return status == ND_OK ? ND_GIVE(record, bundle) : status;
+        return nd_fail(err, ND_E_BUNDLE_FORMAT, path, "'%s' is damaged: line %d, column %d: %s", path,
+                       where.line, where.column, where.text);
+    if (!json_is_integer(version))
+        return nd_fail(err, ND_E_BUNDLE_FORMAT, path,
+                       "'%s' is no bundle: expected a JSON object with the number 'npudiff_bundle'", path);
+    if (json_integer_value(version) != ND_BUNDLE_VERSION)
+        return nd_fail(err, ND_E_BUNDLE_FORMAT, path,
+                       "'%s' is of bundle format %" JSON_INTEGER_FORMAT ", expected format %d", path,
+                       json_integer_value(version), (int)ND_BUNDLE_VERSION);
+    if ((problem = nd_record_problem(bundle)) != NULL)
+        return nd_fail(err, ND_E_BUNDLE_FORMAT, path, "'%s' is damaged: %s", path, problem);
+    return ND_GIVE(record, bundle);
 }
 
 static bool starts_like_json(const char *path)
@@ -72,20 +69,12 @@ static bool starts_like_json(const char *path)
 static enum nd_status nd_field_read(const char *path, json_t **record, struct nd_capture **capture,
                                     struct nd_error *err)
 {
-    struct nd_capture *opened = NULL;
+    ND_CLEANUP(nd_capture_close) struct nd_capture *opened = NULL;
     if (starts_like_json(path))
         return read_bundle(path, record, err);
-    enum nd_status status = nd_capture_open(path, &opened, err);
-    json_t *made = status == ND_OK ? nd_record_of_capture(opened) : NULL;
-    if (status == ND_OK && made == NULL)
-        status = nd_fail_memory(err);
-    if (status != ND_OK) {
-        nd_capture_close(&opened);
-        return status;
-    }
-    *record = made;
-    *capture = opened;
-    return ND_OK;
+    ND_TRY(nd_capture_open(path, &opened, err));
+    *record = nd_record_of_capture(opened);
+    return *record != NULL ? ND_GIVE(capture, opened) : nd_fail_memory(err);
 }
 
 /* ---- share of differing elements ---- */
@@ -193,18 +182,18 @@ static enum nd_status compare_with(const struct work *work, const json_t *entry,
 static enum nd_status find_standings(struct work *work, struct nd_error *err)
 {
     struct nd_triage *found = &work->found;
-    enum nd_status status = ND_OK;
     found->standings = nd_calloc(work->store->n, sizeof *found->standings);
     ND_TRY_MEMORY(found->standings != NULL, err);
-    for (size_t i = 0; status == ND_OK && i < work->store->n; i++) {
+    for (size_t i = 0; i < work->store->n; i++) {
         struct nd_triage_standing next = {.index = i, .share = (double)NAN};
-        status = compare_with(work, work->store->entries[i].json, &next.difference, err);
+        enum nd_status status = compare_with(work, work->store->entries[i].json, &next.difference, err);
         if (status == ND_OK && nd_record_is_comparable(&next.difference))
             found->standings[found->n++] = next;
         else
             nd_record_difference_deinit(&next.difference);
+        ND_TRY(status);
     }
-    return status;
+    return ND_OK;
 }
 
 static size_t first_of(const struct nd_golden_difference *d)
@@ -307,7 +296,7 @@ enum nd_status nd_triage(const struct nd_golden *store, const char *field, struc
                          struct nd_error *err)
 {
     json_t *record = NULL;
-    struct nd_capture *capture = NULL;
+    ND_CLEANUP(nd_capture_close) struct nd_capture *capture = NULL;
     ND_TRY(nd_field_read(field, &record, &capture, err));
     struct work work = {.store = store,
                         .field = record,
@@ -321,14 +310,12 @@ enum nd_status nd_triage(const struct nd_golden *store, const char *field, struc
     if (status == ND_OK) {
         sort(&work.found);
         status = find_shares(&work, capture, err);
-        if (status == ND_OK)
-            status = conclude(&work, err);
     }
-    nd_capture_close(&capture);
     if (status == ND_OK)
-        *out = work.found;
-    else
-        nd_triage_deinit(&work.found);
+        status = conclude(&work, err);
+    if (status == ND_OK)
+        return ND_GIVE(out, work.found);
+    nd_triage_deinit(&work.found);
     return status;
 }
 

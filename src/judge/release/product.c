@@ -530,21 +530,16 @@ static enum nd_status find_parts(const struct nd_qualification *q, const struct 
 enum nd_status nd_qualify_write_explanation_part(struct nd_qualification *q, struct nd_qualify_model *model,
                                                  size_t part, bool *is_made, struct nd_error *err)
 {
-    struct product product;
+    ND_CLEANUP(product_deinit) struct product product = {0};
     ND_FREED char *text = NULL;
-    enum nd_status status = product_init(
-        q, model, nd_qualify_explanation_part_file(model, part, nd_qualify_explain_parts(q)), &product, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(product_init(q, model, nd_qualify_explanation_part_file(model, part, nd_qualify_explain_parts(q)),
+                        &product, err));
     *is_made = !product.is_there;
-    if (*is_made)
-        status = nd_qualify_compare(q, err);
-    if (*is_made && status == ND_OK)
-        status = nd_qualify_explain_part(q, model, part, &text, err);
-    if (*is_made && status == ND_OK)
-        status = put(&product, text != NULL ? text : "", text != NULL ? strlen(text) : 0, err);
-    product_deinit(&product);
-    return status;
+    if (product.is_there)
+        return ND_OK;
+    ND_TRY(nd_qualify_compare(q, err));
+    ND_TRY(nd_qualify_explain_part(q, model, part, &text, err));
+    return put(&product, text != NULL ? text : "", text != NULL ? strlen(text) : 0, err);
 }
 
 static enum nd_status make_explanation(struct nd_qualification *q, struct nd_qualify_model *model,

@@ -610,22 +610,15 @@ enum nd_status nd_qualify_end_result(struct nd_qualification *q, struct nd_quali
 
 static enum nd_status qualify(struct nd_qualification *q, struct nd_qualify_result *out, struct nd_error *err)
 {
-    int lock = -1;
-    enum nd_status status = nd_qualify_plan(q, err);
-    if (status == ND_OK)
-        status = nd_dir_make(q->folder, err);
-    if (status == ND_OK)
-        status = nd_qualify_lock(q->folder, false, &lock, err);
-    if (status == ND_OK)
-        status = nd_qualify_check_fresh(q, err);
-    if (status == ND_OK)
-        status = nd_qualify_capture(q, err);
-    if (status == ND_OK)
-        status = nd_qualify_end_result(q, out, err);
+    ND_CLEANUP(nd_qualify_unlock) int lock = -1;
+    ND_TRY(nd_qualify_plan(q, err));
+    ND_TRY(nd_dir_make(q->folder, err));
+    ND_TRY(nd_qualify_lock(q->folder, false, &lock, err));
+    ND_TRY(nd_qualify_check_fresh(q, err));
+    ND_TRY(nd_qualify_capture(q, err));
+    ND_TRY(nd_qualify_end_result(q, out, err));
     out->n_captured = q->n_captured;
-    if (lock >= 0)
-        close(lock);
-    return status;
+    return ND_OK;
 }
 
 enum nd_status nd_qualify_begin(const char *campaign, const struct nd_qualify_options *options,

@@ -3,6 +3,8 @@
  * every device, qualified.c knows the form of the result, and qualify.c is the order of events. */
 #pragma once
 
+#include <unistd.h>
+
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -108,6 +110,13 @@ enum nd_status nd_qualify_begin(const char *campaign, const struct nd_qualify_op
 /* Who captures all that is missing has the folder alone; those who make one task each share it. The caller
  * closes *out. ND_E_QUALIFY_BUSY. */
 enum nd_status nd_qualify_lock(const char *folder, bool is_shared, int *out, struct nd_error *err);
+
+/* Gives such a lock back, or one that the file of a task has; -1 is none. */
+static inline void nd_qualify_unlock(int *lock)
+{
+    if (*lock >= 0)
+        close(*lock);
+}
 
 /* The result of captures that are all there. */
 enum nd_status nd_qualify_end_result(struct nd_qualification *q, struct nd_qualify_result *out,

@@ -196,22 +196,19 @@ static enum nd_status put_neighbours(struct nd_strbuf *key, struct nd_digest_cac
 static enum nd_status put_runtimes_elsewhere(struct nd_strbuf *key, struct nd_digest_cache *digests,
                                              const char *id, struct nd_error *err)
 {
-    struct nd_runtime_list list;
-    enum nd_status status = nd_runtimes_list(&list, err);
-    if (status != ND_OK)
-        return status;
+    ND_CLEANUP(nd_runtimes_deinit) struct nd_runtime_list list = {0};
+    ND_TRY(nd_runtimes_list(&list, err));
     for (size_t i = 0; i < list.n; i++) {
         const struct nd_runtime_info *info = &list.items[i];
         if (info->missing != NULL || (id[0] != '\0' && strcmp(info->id, id) != 0))
             continue;
         nd_strbuf_printf(key, "elsewhere %s %s %s %s\n", info->id, info->abi, info->ort_version,
                          info->provider_version);
-        for (size_t f = 0; status == ND_OK && f < info->n_files; f++)
+        for (size_t f = 0; f < info->n_files; f++)
             if (nd_path_exists(info->files[f]))
-                status = put_file(key, digests, info->files[f], err);
+                ND_TRY(put_file(key, digests, info->files[f], err));
     }
-    nd_runtimes_deinit(&list);
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status put_runtime(struct nd_strbuf *key, struct nd_digest_cache *digests,
@@ -250,15 +247,10 @@ static enum nd_status find_runtime_key(struct runtime_keys *keys, const struct n
             return ND_OK;
         }
     ND_TRY_MEMORY(nd_grow((void **)&keys->items, &keys->capacity, keys->n + 1, sizeof *keys->items), err);
-    struct nd_strbuf text = {0};
-    enum nd_status status = put_runtime(&text, &keys->digests, runtime, err);
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf text = {0};
+    ND_TRY(put_runtime(&text, &keys->digests, runtime, err));
     char *taken = nd_strbuf_take(&text);
-    if (status == ND_OK && taken == NULL)
-        status = nd_fail_memory(err);
-    if (status != ND_OK) {
-        free(taken);
-        return status;
-    }
+    ND_TRY_MEMORY(taken != NULL, err);
     keys->items[keys->n++] =
         (struct runtime_key){.id = runtime->id, .is_elsewhere = runtime->ort_library == NULL, .text = taken};
     *out = taken;
@@ -348,14 +340,18 @@ void nd_qualify_make_key(struct nd_qualification *q)
         nd_sha256_bytes(text, n_bytes, q->key);
 }
 
+static void deinit_runtimes(struct runtime_keys *runtimes)
+{
+    ND_FREE_EACH(runtimes->items, runtimes->n, .text);
+    nd_digest_cache_close(&runtimes->digests);
+}
+
 enum nd_status nd_qualify_make_keys(struct nd_qualification *q, struct nd_error *err)
 {
-    struct runtime_keys runtimes = {0};
-    char *cache = nd_path_join(q->folder, ".digests");
-    enum nd_status status =
-        cache != NULL ? nd_digest_cache_open(cache, &runtimes.digests, err) : nd_fail_memory(err);
-    free(cache);
-    for (size_t m = 0; status == ND_OK && m < q->campaign.n_models; m++) {
+    ND_CLEANUP(deinit_runtimes) struct runtime_keys runtimes = {0};
+    ND_FREED char *cache = nd_path_join(q->folder, ".digests");
+    ND_TRY(cache != NULL ? nd_digest_cache_open(cache, &runtimes.digests, err) : nd_fail_memory(err));
+    for (size_t m = 0; m < q->campaign.n_models; m++) {
         struct nd_qualify_model *model = &q->models[m];
         struct nd_strbuf buf = {0};
         for (size_t p = 0; p < model->n_probes; p++) {
@@ -377,27 +373,21 @@ enum nd_status nd_qualify_make_keys(struct nd_qualification *q, struct nd_error 
                                  (unsigned long long)digest.low);
             }
         }
-        char *probes = nd_strbuf_take(&buf);
-        if (probes == NULL)
-            status = nd_fail_memory(err);
-        for (size_t c = 0; status == ND_OK && c < model->n_cells; c++) {
-            struct nd_qualify_cell *cell = &model->cells[c];
-            status = make_key_of_capture(q, model, cell, probes, &runtimes, err);
-        }
-        free(probes);
+        ND_FREED char *probes = nd_strbuf_take(&buf);
+        ND_TRY_MEMORY(probes != NULL, err);
+        for (size_t c = 0; c < model->n_cells; c++)
+            ND_TRY(make_key_of_capture(q, model, &model->cells[c], probes, &runtimes, err));
     }
-    ND_FREE_EACH(runtimes.items, runtimes.n, .text);
-    nd_digest_cache_close(&runtimes.digests);
-    return status;
+    return ND_OK;
 }
 
 enum nd_status nd_qualify_check_fresh(struct nd_qualification *q, struct nd_error *err)
 {
-    enum nd_status status = nd_qualify_make_keys(q, err);
-    for (size_t m = 0; status == ND_OK && m < q->campaign.n_models; m++)
-        for (size_t c = 0; status == ND_OK && c < q->models[m].n_cells; c++)
-            status = nd_qualify_look(q, &q->models[m].cells[c], err);
-    return status;
+    ND_TRY(nd_qualify_make_keys(q, err));
+    for (size_t m = 0; m < q->campaign.n_models; m++)
+        for (size_t c = 0; c < q->models[m].n_cells; c++)
+            ND_TRY(nd_qualify_look(q, &q->models[m].cells[c], err));
+    return ND_OK;
 }
 
 /* Writes beside a capture what it is, and fills cell->sha256. Not is_final: it is captured again the next time.

@@ -543,12 +543,12 @@ static void put_changed(struct nd_json *json, const struct nd_comparison *c, con
         nd_json_count_if(json, "label", one->label >= 0, (uint64_t)one->label);
         ND_JSON_LINE_LIST(json, "predictions", d, c->n_devices)
             nd_json_count_if(json, NULL, one->classes[d] >= 0, (uint64_t)one->classes[d]);
-        ND_JSON_LINE_LIST(json, "classes", i, one->n_shown)
-            nd_json_int(json, NULL, one->shown[i]);
+        ND_JSON_LINE_LIST(json, "classes", k, one->n_shown)
+            nd_json_int(json, NULL, one->shown[k]);
         ND_JSON_LINE_LIST(json, "values", d, c->n_devices) {
             /* What the outputs of one device say of the classes that are shown. */
-            ND_JSON_LINE_LIST(json, NULL, i, one->n_shown)
-                nd_json_real(json, NULL, one->values[d * one->n_shown + i]);
+            ND_JSON_LINE_LIST(json, NULL, k, one->n_shown)
+                nd_json_real(json, NULL, one->values[d * one->n_shown + k]);
         }
         nd_json_close(json, '}');
     }

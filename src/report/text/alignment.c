@@ -122,7 +122,7 @@ static json_t *devices_json(const struct nd_alignment *alignment)
                      nd_int(alignment->n_device_samples), "refuted", nd_int(alignment->n_refuted));
 }
 
-static json_t *alignment_json(const struct nd_alignment *alignment)
+enum nd_status nd_report_alignment_json(const struct nd_alignment *alignment, char **out, struct nd_error *err)
 {
     json_t *layers = json_array(), *arithmetics = json_array();
     for (size_t i = 0; i < alignment->n_layers; i++) {
@@ -149,17 +149,15 @@ static json_t *alignment_json(const struct nd_alignment *alignment)
                   nd_int(alignment->n_planned), "weighted", nd_int(alignment->n_weighted), "from_float",
                   nd_int(alignment->n_from_float), "float_tensors", nd_int(alignment->n_floats), "folded",
                   nd_int(alignment->n_folded), "equalised", nd_int(alignment->n_equalised));
-    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "result",
-                     end_word(alignment->end), "model", nd_json_string(alignment->model), "output",
-                     nd_or_null(alignment->output), "certificate", nd_or_null(alignment->certificate),
-                     "float_model", nd_or_null(alignment->float_model), "arithmetics", arithmetics, "counts",
-                     counts, "accuracy_cost", accuracy_cost_json(alignment), "curve", curve_json(alignment),
-                     "verification", devices_json(alignment), "layers", layers);
-}
-
-enum nd_status nd_report_alignment_json(const struct nd_alignment *alignment, char **out, struct nd_error *err)
-{
-    return nd_tree_end(ND_DOCUMENT_ALIGNMENT, alignment_json(alignment), out, err);
+    return nd_tree_end(
+        ND_DOCUMENT_ALIGNMENT,
+        json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "result", end_word(alignment->end),
+                  "model", nd_json_string(alignment->model), "output", nd_or_null(alignment->output),
+                  "certificate", nd_or_null(alignment->certificate), "float_model",
+                  nd_or_null(alignment->float_model), "arithmetics", arithmetics, "counts", counts,
+                  "accuracy_cost", accuracy_cost_json(alignment), "curve", curve_json(alignment),
+                  "verification", devices_json(alignment), "layers", layers),
+        out, err);
 }
 
 /* ---- the answer in one screen ---- */

@@ -433,32 +433,28 @@ static void put_majority(struct nd_strbuf *out, const struct nd_explanation *e, 
                                e->majority.why_not != NULL ? e->majority.why_not : "nothing was captured");
 }
 
-static void put_text(struct nd_strbuf *out, const struct nd_explanation *e, size_t width, bool with_layers)
-{
-    nd_explain_put_wrapped(out, width, 0, "%s, probe '%s', %zu sample%s, %zu device%s%s%s", e->model,
-                           e->probe != NULL ? e->probe : "", e->n_samples, e->n_samples == 1 ? "" : "s",
-                           e->n_devices, e->n_devices == 1 ? "" : "s",
-                           e->float_model != NULL ? ", float reference " : "",
-                           e->float_model != NULL ? e->float_model : "");
-    if (e->float_model == NULL && nd_explain_has_qvalues(e))
-        nd_strbuf_puts(out, "without --float nothing can be said of the quantisation\n");
-    nd_explain_put_unreached(out, e, width);
-    put_majority(out, e, width);
-    /* Why such devices differ. */
-    for (size_t i = 0; i < e->n_differences; i++)
-        put_difference(out, e, &e->differences[i], width);
-    for (size_t d = 0; d < e->n_devices; d++)
-        put_device(out, e, d, width, with_layers);
-    nd_explain_put_quantisation(out, e, width);
-    nd_strbuf_printf(out, "\nverdict: %s\n", nd_health_name(e->health));
-}
-
 enum nd_status nd_report_explanation_text(const struct nd_explanation *explanation,
                                           const struct nd_identification *identification, size_t width,
                                           bool with_layers, char **out, struct nd_error *err)
 {
     struct nd_strbuf text = {0};
-    put_text(&text, explanation, width, with_layers);
+    nd_explain_put_wrapped(&text, width, 0, "%s, probe '%s', %zu sample%s, %zu device%s%s%s",
+                           explanation->model, explanation->probe != NULL ? explanation->probe : "",
+                           explanation->n_samples, explanation->n_samples == 1 ? "" : "s",
+                           explanation->n_devices, explanation->n_devices == 1 ? "" : "s",
+                           explanation->float_model != NULL ? ", float reference " : "",
+                           explanation->float_model != NULL ? explanation->float_model : "");
+    if (explanation->float_model == NULL && nd_explain_has_qvalues(explanation))
+        nd_strbuf_puts(&text, "without --float nothing can be said of the quantisation\n");
+    nd_explain_put_unreached(&text, explanation, width);
+    put_majority(&text, explanation, width);
+    /* Why such devices differ. */
+    for (size_t i = 0; i < explanation->n_differences; i++)
+        put_difference(&text, explanation, &explanation->differences[i], width);
+    for (size_t d = 0; d < explanation->n_devices; d++)
+        put_device(&text, explanation, d, width, with_layers);
+    nd_explain_put_quantisation(&text, explanation, width);
+    nd_strbuf_printf(&text, "\nverdict: %s\n", nd_health_name(explanation->health));
     nd_explain_put_identification(&text, identification, width, with_layers);
     return nd_text_end(&text, out, err);
 }

@@ -454,26 +454,6 @@ static void put_state(struct nd_strbuf *out, const struct nd_placed_device *devi
         nd_strbuf_puts(out, "all on the NPU");
 }
 
-static void put_device(struct nd_strbuf *out, const struct nd_placed_device *device, bool is_verbose)
-{
-    const struct nd_placement_report *report = device->report;
-    const char *chipset = nd_capture_string(device->capture, "device", "chipset");
-    nd_strbuf_printf(out, "%s%s%s%s: ", device->label, chipset != NULL ? " (" : "",
-                     chipset != NULL ? chipset : "", chipset != NULL ? ")" : "");
-    put_state(out, device);
-    nd_strbuf_puts(out, "\n");
-    if (has_places(device)) {
-        put_share(out, device);
-        put_pieces(out, report, is_verbose);
-        put_nodes(out, report, is_verbose, "not on the NPU", is_fell_back);
-        if (is_verbose)
-            put_nodes(out, report, is_verbose, "of unknown place", is_unknown);
-        put_nodes(out, report, is_verbose, "contradicted by the profile", is_contradicted);
-    }
-    for (size_t i = 0; i < report->n_problems; i++)
-        nd_strbuf_printf(out, "  note: %s\n", report->problems[i]);
-}
-
 /* ---- the answer ---- */
 
 /* Names the NPUs, so that nothing is left to be said of them. */
@@ -591,8 +571,25 @@ enum nd_status nd_report_placement_text(const struct nd_placed_device *devices, 
 {
     struct nd_strbuf buf = {0};
     put_matrix(&buf, devices, n);
-    for (size_t d = 0; d < n; d++)
-        put_device(&buf, &devices[d], is_verbose);
+    for (size_t d = 0; d < n; d++) {
+        const struct nd_placed_device *device = &devices[d];
+        const struct nd_placement_report *report = device->report;
+        const char *chipset = nd_capture_string(device->capture, "device", "chipset");
+        nd_strbuf_printf(&buf, "%s%s%s%s: ", device->label, chipset != NULL ? " (" : "",
+                         chipset != NULL ? chipset : "", chipset != NULL ? ")" : "");
+        put_state(&buf, device);
+        nd_strbuf_puts(&buf, "\n");
+        if (has_places(device)) {
+            put_share(&buf, device);
+            put_pieces(&buf, report, is_verbose);
+            put_nodes(&buf, report, is_verbose, "not on the NPU", is_fell_back);
+            if (is_verbose)
+                put_nodes(&buf, report, is_verbose, "of unknown place", is_unknown);
+            put_nodes(&buf, report, is_verbose, "contradicted by the profile", is_contradicted);
+        }
+        for (size_t i = 0; i < report->n_problems; i++)
+            nd_strbuf_printf(&buf, "  note: %s\n", report->problems[i]);
+    }
     return nd_text_end(&buf, out, err);
 }
 

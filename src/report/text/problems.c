@@ -69,33 +69,6 @@ static void put_lines(const struct nd_text_report *report, bool is_note, const c
     nd_text_put_more(report, n);
 }
 
-static void put_depths(const struct nd_text_report *report)
-{
-    static const char *const titles[] = {"device", "grows", "tensors", "first", "last", "error"};
-    const struct nd_comparison *c = report->comparison;
-    struct nd_table table = {
-        .n_columns = 6, .is_left = {true, true, [5] = true}, .max_width = {ND_TEXT_LABEL_MAX}};
-    nd_text_add_titles(&table, titles);
-    for (size_t i = 0; i < c->n_depths; i++) {
-        const struct nd_compared_depth *d = &c->depths[i];
-        if (strcmp(d->growth, "unknown") == 0)
-            continue;
-        nd_table_add(&table, c->devices[d->device].label);
-        if (strcmp(d->growth, "constant-rate") == 0)
-            nd_table_addf(&table, "%.4g times per tensor", d->factor);
-        else if (strcmp(d->growth, "none") == 0)
-            nd_table_add(&table, "no growth");
-        else
-            nd_table_add(&table, strcmp(d->growth, "linear") == 0 ? "linearly" : "as a square root");
-        nd_text_add_count(&table, d->n_tensors);
-        nd_text_add_short(&table, d->first);
-        nd_text_add_short(&table, d->last);
-        nd_table_add(&table, d->is_share ? "share of values that differ" : "relative error");
-    }
-    nd_text_put_table(report, &table, table.n_columns, 1,
-                      "\nhow the error grows over the tensors, in their order:");
-}
-
 /* Whether the probe comes near where half precision ends. Chosen: a quarter of it. */
 static void put_half_range(const struct nd_text_report *report)
 {
@@ -150,7 +123,29 @@ void nd_text_diagnoses(const struct nd_text_report *report)
     if (!report->details)
         return;
     put_signs(report);
-    put_depths(report);
+    static const char *const titles[] = {"device", "grows", "tensors", "first", "last", "error"};
+    const struct nd_comparison *c = report->comparison;
+    struct nd_table table = {
+        .n_columns = 6, .is_left = {true, true, [5] = true}, .max_width = {ND_TEXT_LABEL_MAX}};
+    nd_text_add_titles(&table, titles);
+    for (size_t i = 0; i < c->n_depths; i++) {
+        const struct nd_compared_depth *d = &c->depths[i];
+        if (strcmp(d->growth, "unknown") == 0)
+            continue;
+        nd_table_add(&table, c->devices[d->device].label);
+        if (strcmp(d->growth, "constant-rate") == 0)
+            nd_table_addf(&table, "%.4g times per tensor", d->factor);
+        else if (strcmp(d->growth, "none") == 0)
+            nd_table_add(&table, "no growth");
+        else
+            nd_table_add(&table, strcmp(d->growth, "linear") == 0 ? "linearly" : "as a square root");
+        nd_text_add_count(&table, d->n_tensors);
+        nd_text_add_short(&table, d->first);
+        nd_text_add_short(&table, d->last);
+        nd_table_add(&table, d->is_share ? "share of values that differ" : "relative error");
+    }
+    nd_text_put_table(report, &table, table.n_columns, 1,
+                      "\nhow the error grows over the tensors, in their order:");
     put_half_range(report);
 }
 
@@ -181,27 +176,6 @@ void nd_text_predicates(const struct nd_text_report *report)
         report->out->failed = report->out->failed || line.failed;
     }
     nd_text_put_more(report, c->n_predicates);
-}
-
-static void put_failing(const struct nd_text_report *report)
-{
-    const struct nd_comparison *c = report->comparison;
-    struct nd_table table = {
-        .n_columns = 4, .is_left = {true, true, true}, .max_width = {48, 32, ND_TEXT_LABEL_MAX}};
-    size_t n = 0;
-    for (size_t e = 0; e < c->n_tensors; e++)
-        for (size_t t = 1; t < c->n_devices; t++) {
-            const struct nd_difference *d = &c->tensors[e].pairs[t - 1].total.difference;
-            if (d->n_failing == 0 || n++ >= nd_text_list_limit(report))
-                continue;
-            nd_table_add(&table, c->tensors[e].name);
-            nd_table_add(&table, c->tensors[e].gate);
-            nd_table_add(&table, c->devices[t].label);
-            nd_table_addf(&table, "%llu of %llu", (unsigned long long)d->n_failing,
-                          (unsigned long long)d->n_elems);
-        }
-    nd_text_put_table(report, &table, 0, 1, "\nelements that fail their gate:");
-    nd_text_put_more(report, n);
 }
 
 /* The smallest tolerance that would let every failing tensor of a test pass. */
@@ -283,8 +257,25 @@ static void put_tolerances(const struct nd_text_report *report)
 
 void nd_text_gates(const struct nd_text_report *report)
 {
-    if (report->comparison->has_gates)
-        put_failing(report);
+    if (report->comparison->has_gates) {
+        const struct nd_comparison *c = report->comparison;
+        struct nd_table table = {
+            .n_columns = 4, .is_left = {true, true, true}, .max_width = {48, 32, ND_TEXT_LABEL_MAX}};
+        size_t n = 0;
+        for (size_t e = 0; e < c->n_tensors; e++)
+            for (size_t t = 1; t < c->n_devices; t++) {
+                const struct nd_difference *d = &c->tensors[e].pairs[t - 1].total.difference;
+                if (d->n_failing == 0 || n++ >= nd_text_list_limit(report))
+                    continue;
+                nd_table_add(&table, c->tensors[e].name);
+                nd_table_add(&table, c->tensors[e].gate);
+                nd_table_add(&table, c->devices[t].label);
+                nd_table_addf(&table, "%llu of %llu", (unsigned long long)d->n_failing,
+                              (unsigned long long)d->n_elems);
+            }
+        nd_text_put_table(report, &table, 0, 1, "\nelements that fail their gate:");
+        nd_text_put_more(report, n);
+    }
     if (report->comparison->has_gates || report->details)
         put_tolerances(report);
 }

@@ -380,46 +380,6 @@ static void put_found(struct nd_strbuf *out, const struct nd_reduction *reductio
         nd_strbuf_printf(out, "  reproducer in %s:\n    %s\n", shown->folder, reduction->command);
 }
 
-static void put_reduction(struct nd_strbuf *out, const struct nd_reduction *reduction,
-                          const struct shown *shown)
-{
-    nd_strbuf_printf(out, "%s: %s\n", reduction->device, end_word(reduction->end));
-    if (reduction->failure.id != 0) {
-        const struct nd_reduction_failure *failure = &reduction->failure;
-        nd_strbuf_printf(out, "  failure at stage '%s': %s [ND-%d]\n", failure->stage, failure->message,
-                         failure->id);
-        if (failure->cause[0] != '\0')
-            nd_strbuf_printf(out, "  reason in the log: %s\n", failure->cause);
-        if (failure->op[0] != '\0')
-            nd_strbuf_printf(out, "  operator of the device: %s\n", failure->op);
-    }
-    if (shown->has_difference)
-        put_difference(out, "the whole model", &reduction->difference);
-    switch (reduction->end) {
-    case ND_REDUCTION_REDUCED:
-        put_found(out, reduction, shown);
-        break;
-    case ND_REDUCTION_WHOLE:
-        nd_strbuf_printf(out, "  no part that npudiff tried %s\n",
-                         shown->has_difference ? "differs as much" : "fails like this");
-        break;
-    case ND_REDUCTION_NOTHING:
-        nd_strbuf_printf(out, "  the whole model %s on this device\n",
-                         shown->has_difference ? "does not differ by more than that" : "does not fail");
-        if (shown->has_difference && reduction->left_difference.tensor[0] != '\0')
-            put_difference(out, "most of all inside (--tensor)", &reduction->left_difference);
-        break;
-    case ND_REDUCTION_NO_MODEL:
-        nd_strbuf_puts(out, "  the device failed before it saw the model: no part of it is to blame\n");
-        break;
-    }
-    nd_strbuf_printf(out,
-                     "  %zu of at most %zu sessions: %zu did the same, %zu failed otherwise, %zu did not; %zu "
-                     "parts could not be cut out\n",
-                     reduction->n_sessions, reduction->session_limit, reduction->n_same, reduction->n_other,
-                     reduction->n_fine, reduction->n_uncut);
-}
-
 /* ---- the answer in one screen ---- */
 
 static void say_difference(struct nd_report_screen *screen, const char *what,
@@ -534,6 +494,41 @@ enum nd_status nd_report_reduction_text(const struct nd_reduction *reduction, bo
                                         const char *folder, char **out, struct nd_error *err)
 {
     struct nd_strbuf buf = {0};
-    put_reduction(&buf, reduction, &(struct shown){has_difference, folder});
+    const struct shown *shown = &(struct shown){has_difference, folder};
+    nd_strbuf_printf(&buf, "%s: %s\n", reduction->device, end_word(reduction->end));
+    if (reduction->failure.id != 0) {
+        const struct nd_reduction_failure *failure = &reduction->failure;
+        nd_strbuf_printf(&buf, "  failure at stage '%s': %s [ND-%d]\n", failure->stage, failure->message,
+                         failure->id);
+        if (failure->cause[0] != '\0')
+            nd_strbuf_printf(&buf, "  reason in the log: %s\n", failure->cause);
+        if (failure->op[0] != '\0')
+            nd_strbuf_printf(&buf, "  operator of the device: %s\n", failure->op);
+    }
+    if (shown->has_difference)
+        put_difference(&buf, "the whole model", &reduction->difference);
+    switch (reduction->end) {
+    case ND_REDUCTION_REDUCED:
+        put_found(&buf, reduction, shown);
+        break;
+    case ND_REDUCTION_WHOLE:
+        nd_strbuf_printf(&buf, "  no part that npudiff tried %s\n",
+                         shown->has_difference ? "differs as much" : "fails like this");
+        break;
+    case ND_REDUCTION_NOTHING:
+        nd_strbuf_printf(&buf, "  the whole model %s on this device\n",
+                         shown->has_difference ? "does not differ by more than that" : "does not fail");
+        if (shown->has_difference && reduction->left_difference.tensor[0] != '\0')
+            put_difference(&buf, "most of all inside (--tensor)", &reduction->left_difference);
+        break;
+    case ND_REDUCTION_NO_MODEL:
+        nd_strbuf_puts(&buf, "  the device failed before it saw the model: no part of it is to blame\n");
+        break;
+    }
+    nd_strbuf_printf(&buf,
+                     "  %zu of at most %zu sessions: %zu did the same, %zu failed otherwise, %zu did not; %zu "
+                     "parts could not be cut out\n",
+                     reduction->n_sessions, reduction->session_limit, reduction->n_same, reduction->n_other,
+                     reduction->n_fine, reduction->n_uncut);
     return nd_text_end(&buf, out, err);
 }

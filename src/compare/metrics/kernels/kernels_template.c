@@ -623,19 +623,14 @@ static void sum_values(const double *x, size_t n, struct nd_self_sums *out)
     out->max = greatest_lane(&sums.max) + 0.0;
 }
 
-static uint64_t count_tiny(const double *x, size_t n, double tiny)
-{
-    uint64_t count = 0;
-    for (size_t i = 0; i < n; i++)
-        count += fabs(x[i]) < tiny;
-    return count;
-}
-
 static void self_sums(const double *x, size_t n, double tiny, struct nd_self_sums *out)
 {
     assert(n >= 1 && n <= ND_BLOCK);
     sum_values(x, n, out);
-    out->n_tiny = count_tiny(x, n, tiny);
+    uint64_t count = 0;
+    for (size_t i = 0; i < n; i++)
+        count += fabs(x[i]) < tiny;
+    out->n_tiny = count;
 }
 
 /* Whole numbers: sum (x - z) = sum x - n z, sum (x - z)^2 = sum x^2 - 2 z sum x + n z^2. Squares of bytes and

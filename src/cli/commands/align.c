@@ -14,19 +14,13 @@
 
 struct values {
     struct cli_load load;
-    const char *output;
-    const char *certificate;
-    const char *encodings;
-    const char *overrides;
+    const char *output, *certificate, *encodings, *overrides;
     struct cli_list arithmetics;
-    const char *chipsets;
-    const char *layers;
+    const char *chipsets, *layers;
     struct cli_list fit;
     double budget_db;
     size_t n_samples;
-    bool no_equalise;
-    bool force;
-    bool verbose;
+    bool no_equalise, force, verbose;
     struct cli_answer answer;
     size_t memory_limit_mib;
     double time_limit_s;

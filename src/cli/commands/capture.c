@@ -12,31 +12,13 @@
 #include "npudiff/devices/device.h"
 
 struct values {
-    struct cli_list devices;
-    struct cli_list probes;
-    struct cli_list dims;
-    const char *output;
-    const char *tensors;
-    const char *store;
-    const char *log_level;
-    const char *agent;
-    const char *htp_config;
-    const char *deflate;
-    size_t repeats;
-    size_t jobs;
-    size_t memory_limit_mib;
-    double time_limit_s;
-    double stall_limit_s;
-    bool prefixes;
-    bool allow_fallback;
-    bool skip_untouched;
-    bool trust_options;
-    bool allow_nonfinite;
-    bool profile;
+    struct cli_list devices, probes, dims;
+    const char *output, *tensors, *store, *log_level, *agent, *htp_config, *deflate;
+    size_t repeats, jobs, memory_limit_mib;
+    double time_limit_s, stall_limit_s;
+    bool prefixes, allow_fallback, skip_untouched, trust_options, allow_nonfinite, profile;
     struct cli_integer link_limit_s; /* 0 is a choice: not at all */
-    bool force;
-    bool resume;
-    bool clean;
+    bool force, resume, clean;
     struct cli_answer answer;
 };
 

@@ -8,12 +8,8 @@
 #include "npudiff/devices/device.h"
 
 struct values {
-    bool json;
-    bool verbose;
-    bool no_phones;
-    bool trust_options;
-    const char *check;
-    const char *server;
+    bool json, verbose, no_phones, trust_options;
+    const char *check, *server;
 };
 
 static json_t *syntax_rows(void)

@@ -10,11 +10,7 @@
 struct values {
     const char *output;
     double rtol;
-    bool strict;
-    bool complete;
-    bool allow_unknown;
-    bool force;
-    bool verbose;
+    bool strict, complete, allow_unknown, force, verbose;
     struct cli_answer answer;
 };
 

@@ -13,19 +13,13 @@
 #include "npudiff/capture/captured_model.h"
 
 struct values {
-    const char *quantised;
-    const char *float_model;
-    const char *probe;
-    struct cli_list untouched;
-    struct cli_list dims;
+    const char *quantised, *float_model, *probe;
+    struct cli_list untouched, dims;
     size_t n_samples;
     struct cli_integer n_effect_samples;
     size_t n_threads;
     struct cli_answer answer;
-    bool verbose;
-    bool layers;
-    bool hide_placement, strict;
-    bool identify;
+    bool verbose, layers, hide_placement, strict, identify;
     struct cli_part part;
     struct cli_list merge;
     const char *report;

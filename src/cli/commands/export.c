@@ -15,11 +15,8 @@
 #include "npudiff/record/import.h"
 
 struct export_values {
-    const char *output;
-    const char *probe;
-    bool inputs;
-    bool outputs;
-    bool force;
+    const char *output, *probe;
+    bool inputs, outputs, force;
     struct cli_answer answer;
 };
 

@@ -14,18 +14,10 @@
 struct values {
     struct nd_import_options import;
     const char *model;
-    struct cli_list dims;
-    struct cli_list maps;
-    const char *kind;
-    const char *sdk;
-    const char *labels;
-    const char *latencies;
-    const char *failed;
-    struct cli_list facts;
-    struct cli_list repeats;
-    struct cli_list logs;
-    const char *samples_axis;
-    const char *assume;
+    struct cli_list dims, maps;
+    const char *kind, *sdk, *labels, *latencies, *failed;
+    struct cli_list facts, repeats, logs;
+    const char *samples_axis, *assume;
     struct cli_integer batch;
     bool formats;
     struct cli_answer answer;

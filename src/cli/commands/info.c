@@ -13,8 +13,7 @@
 #include "npudiff/model/model.h"
 
 struct values {
-    bool list;
-    bool all;
+    bool list, all;
     const char *log;
     struct cli_answer answer;
     bool verbose;

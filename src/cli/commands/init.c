@@ -14,13 +14,9 @@
 #include "npudiff/model/model.h"
 
 struct values {
-    struct cli_list devices;
-    struct cli_list probes;
-    struct cli_list dims;
-    const char *float_model;
-    const char *output;
-    bool no_phones;
-    bool force;
+    struct cli_list devices, probes, dims;
+    const char *float_model, *output;
+    bool no_phones, force;
     struct cli_answer answer;
 };
 

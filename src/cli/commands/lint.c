@@ -10,11 +10,8 @@
 
 struct values {
     bool fix;
-    const char *output;
-    const char *sarif;
-    bool rules;
-    bool force;
-    bool verbose;
+    const char *output, *sarif;
+    bool rules, force, verbose;
     struct cli_answer answer;
 };
 

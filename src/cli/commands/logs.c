@@ -18,8 +18,7 @@
 enum { MAX_KEPT = 100000 };
 
 struct values {
-    const char *kind;
-    const char *model;
+    const char *kind, *model;
     bool unknown;
     struct cli_answer answer;
     bool verbose;

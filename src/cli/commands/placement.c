@@ -13,12 +13,9 @@
 #include "npudiff/report/report.h"
 
 struct values {
-    struct cli_list devices;
-    struct cli_list dims;
-    const char *probe;
-    const char *agent;
-    size_t repeats;
-    size_t jobs;
+    struct cli_list devices, dims;
+    const char *probe, *agent;
+    size_t repeats, jobs;
     double time_limit_s;
     const char *report;
     struct cli_answer answer;

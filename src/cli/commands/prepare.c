@@ -12,18 +12,10 @@
 #include "npudiff/record/prepare.h"
 
 struct values {
-    struct cli_list probes;
-    struct cli_list dims;
-    struct cli_list options;
-    const char *chipset;
-    const char *runtime;
-    const char *output;
-    const char *tensors;
-    const char *profiling_level;
-    const char *agent;
+    struct cli_list probes, dims, options;
+    const char *chipset, *runtime, *output, *tensors, *profiling_level, *agent;
     double time_limit_s;
-    bool force;
-    bool allow_nonfinite;
+    bool force, allow_nonfinite;
     struct cli_answer answer;
 };
 

@@ -12,13 +12,10 @@
 
 struct values {
     struct cli_load load;
-    const char *output;
-    const char *encodings;
-    const char *overrides;
+    const char *output, *encodings, *overrides;
     double budget_percent;
     size_t n_layers;
-    bool force;
-    bool verbose;
+    bool force, verbose;
     struct cli_answer answer;
 };
 

@@ -19,17 +19,10 @@
 
 struct values {
     bool plan;
-    const char *output;
-    const char *emit;
-    const char *task;
-    const char *key;
+    const char *output, *emit, *task, *key;
     struct cli_list from;
-    size_t explain_parts;
-    size_t jobs;
-    size_t n_threads;
-    bool force;
-    bool suggest;
-    bool verbose;
+    size_t explain_parts, jobs, n_threads;
+    bool force, suggest, verbose;
     struct cli_answer answer;
     const char *report;
 };

@@ -14,20 +14,11 @@
 
 struct values {
     const char *device;
-    struct cli_list probes;
-    struct cli_list dims;
-    const char *output;
-    const char *differs;
-    const char *against;
-    const char *tensor;
-    const char *agent;
-    size_t n_sessions;
-    size_t n_samples;
+    struct cli_list probes, dims;
+    const char *output, *differs, *against, *tensor, *agent;
+    size_t n_sessions, n_samples;
     double time_limit_s;
-    bool allow_fallback;
-    bool allow_nonfinite;
-    bool force;
-    bool verbose;
+    bool allow_fallback, allow_nonfinite, force, verbose;
     struct cli_answer answer;
 };
 

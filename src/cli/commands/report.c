@@ -7,10 +7,7 @@
 #include "cli/terminal/signals.h"
 
 struct values {
-    const char *output;
-    const char *quantised;
-    const char *float_model;
-    const char *title;
+    const char *output, *quantised, *float_model, *title;
     size_t n_threads, memory_limit_mib;
     double time_limit_s;
     bool quiet;

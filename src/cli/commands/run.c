@@ -140,21 +140,10 @@ static int cli_stages_run(struct cli_stages *stages, const struct cli_command *c
 /* ---- the command ---- */
 
 struct values {
-    struct cli_list devices;
-    struct cli_list probes;
-    struct cli_list dims;
-    struct cli_list lsb;
-    const char *output;
-    const char *float_model;
-    const char *tensors;
-    const char *report;
-    size_t repeats;
-    size_t jobs;
-    size_t n_threads;
-    bool allow_fallback;
-    bool force;
-    bool resume;
-    bool verbose;
+    struct cli_list devices, probes, dims, lsb;
+    const char *output, *float_model, *tensors, *report;
+    size_t repeats, jobs, n_threads;
+    bool allow_fallback, force, resume, verbose;
     struct cli_answer answer;
 };
 

@@ -11,13 +11,8 @@
 #include "npudiff/devices/device.h"
 
 struct values {
-    const char *id;
-    const char *with;
-    const char *abi;
-    bool force;
-    bool files_only;
-    bool verbose;
-    bool json;
+    const char *id, *with, *abi;
+    bool force, files_only, verbose, json;
 };
 
 /* The report that a function of the library gave, taken over; NULL when memory is out, which is told. */

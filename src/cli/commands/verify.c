@@ -15,14 +15,11 @@
 #include "npudiff/report/report.h"
 
 struct values {
-    const char *model;
-    const char *float_model;
-    struct cli_list devices;
-    struct cli_list probes;
+    const char *model, *float_model;
+    struct cli_list devices, probes;
     const char *agent;
     size_t n_threads;
-    bool allow_nonfinite;
-    bool paranoid;
+    bool allow_nonfinite, paranoid;
     struct cli_answer answer;
 };
 /* ---- a certificate ---- */

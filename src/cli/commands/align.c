@@ -86,40 +86,35 @@ static enum nd_status split_chipsets(const char *text, struct work *work, struct
 
 /* ---- the command ---- */
 
-static void fill_options(const struct values *values, const struct work *work, struct nd_align_options *options)
-{
-    nd_align_options_init(options);
-    options->output = values->output;
-    options->certificate = values->certificate;
-    options->replace = values->force;
-    options->float_model = work->run.float_model;
-    options->arithmetics = values->arithmetics.items;
-    options->n_arithmetics = values->arithmetics.n;
-    options->chipsets = work->chipsets;
-    options->n_chipsets = work->n_chipsets;
-    options->layers = values->layers;
-    options->probes = (const struct nd_probe *const *)work->run.probes.items;
-    options->n_probes = work->run.probes.n;
-    options->fit = (const struct nd_probe *const *)work->fit.items;
-    options->n_fit = work->fit.n;
-    options->n_samples = values->n_samples;
-    if (values->budget_db > 0)
-        options->budget_db = values->budget_db;
-    /* Scales for a float model whose weights are not scaled. */
-    options->keeps_channels = values->no_equalise || values->encodings != NULL || values->overrides != NULL;
-    options->devices = work->run.devices.items;
-    options->n_devices = work->run.devices.n;
-    options->agent = values->load.agent;
-    options->n_threads = values->load.n_threads;
-    options->is_cancelled = cli_signals_came;
-}
-
 static int align(const struct values *values, struct work *work)
 {
     struct nd_error err = {0};
     struct nd_align_options options;
     struct cli_progress *progress = cli_progress_create(1, 1, values->answer.quiet);
-    fill_options(values, work, &options);
+    nd_align_options_init(&options);
+    options.output = values->output;
+    options.certificate = values->certificate;
+    options.replace = values->force;
+    options.float_model = work->run.float_model;
+    options.arithmetics = values->arithmetics.items;
+    options.n_arithmetics = values->arithmetics.n;
+    options.chipsets = work->chipsets;
+    options.n_chipsets = work->n_chipsets;
+    options.layers = values->layers;
+    options.probes = (const struct nd_probe *const *)work->run.probes.items;
+    options.n_probes = work->run.probes.n;
+    options.fit = (const struct nd_probe *const *)work->fit.items;
+    options.n_fit = work->fit.n;
+    options.n_samples = values->n_samples;
+    if (values->budget_db > 0)
+        options.budget_db = values->budget_db;
+    /* Scales for a float model whose weights are not scaled. */
+    options.keeps_channels = values->no_equalise || values->encodings != NULL || values->overrides != NULL;
+    options.devices = work->run.devices.items;
+    options.n_devices = work->run.devices.n;
+    options.agent = values->load.agent;
+    options.n_threads = values->load.n_threads;
+    options.is_cancelled = cli_signals_came;
     options.progress = show_progress;
     options.progress_context = progress;
     cli_signals_catch();

@@ -81,8 +81,22 @@ static enum nd_status parse_gates(const struct compare_values *values, struct nd
     return ND_OK;
 }
 
-static void fill_options(const struct compare_values *values, struct nd_compare_options *options)
+/* Turns checked values into options, which borrow from them and from the environment. Reads the parts to be
+ * merged, and opens the captures. compare_setup_deinit frees what *out owns, also after a failure. */
+static enum nd_status compare_setup_init(const struct compare_values *values, const char *const *paths,
+                                         size_t n, struct compare_setup *out, struct nd_error *err)
 {
+    out->options = nd_compare_options_default();
+    CLI_TRY(nd_gates_create(&out->gates, err));
+    CLI_TRY(parse_gates(values, out->gates, err));
+    out->matrices = calloc(values->matrices.n + 1, sizeof *out->matrices);
+    if (out->matrices == NULL)
+        return cli_memory_error(err);
+    for (size_t i = 0; i < values->matrices.n; i++)
+        CLI_TRY(nd_matrix_parse(values->matrices.items[i], &out->matrices[i], err));
+    if (values->merge.n > 0)
+        CLI_TRY(nd_parts_read(values->merge.items, values->merge.n, &out->parts, err));
+    struct nd_compare_options *options = &out->options;
     const char *cpu_cap = getenv("NPUDIFF_CPU");
     options->tensors = values->tensors;
     options->probes = values->probes.items;
@@ -106,24 +120,6 @@ static void fill_options(const struct compare_values *values, struct nd_compare_
         bool is_by_tensor = values->cut != NULL && strcmp(values->cut, "tensors") == 0;
         options->cut = is_by_tensor ? ND_CUT_TENSORS : ND_CUT_SAMPLES;
     }
-}
-
-/* Turns checked values into options, which borrow from them and from the environment. Reads the parts to be
- * merged, and opens the captures. compare_setup_deinit frees what *out owns, also after a failure. */
-static enum nd_status compare_setup_init(const struct compare_values *values, const char *const *paths,
-                                         size_t n, struct compare_setup *out, struct nd_error *err)
-{
-    out->options = nd_compare_options_default();
-    CLI_TRY(nd_gates_create(&out->gates, err));
-    CLI_TRY(parse_gates(values, out->gates, err));
-    out->matrices = calloc(values->matrices.n + 1, sizeof *out->matrices);
-    if (out->matrices == NULL)
-        return cli_memory_error(err);
-    for (size_t i = 0; i < values->matrices.n; i++)
-        CLI_TRY(nd_matrix_parse(values->matrices.items[i], &out->matrices[i], err));
-    if (values->merge.n > 0)
-        CLI_TRY(nd_parts_read(values->merge.items, values->merge.n, &out->parts, err));
-    fill_options(values, &out->options);
     out->options.gates = out->gates;
     out->options.merge = out->parts;
     out->captures = calloc(n, sizeof(struct nd_capture *));

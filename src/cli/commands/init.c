@@ -48,21 +48,6 @@ static void put_path(FILE *out, const char *path, const char *campaign)
     put_text(out, absolute != NULL ? absolute : path);
 }
 
-/* A probe: NAME=PATH[,labels=PATH] holds a path, too. */
-static void put_probe(FILE *out, const char *probe, const char *campaign)
-{
-    CLI_FREED char *joined = NULL;
-    const char *equals = strchr(probe, '=');
-    CLI_FREED char *absolute = equals != NULL && strchr(campaign, '/') != NULL && strchr(equals, ',') == NULL
-                                   ? absolute_path(equals + 1)
-                                   : NULL;
-    if (absolute != NULL && asprintf(&joined, "%.*s=%s", (int)(equals - probe), probe, absolute) < 0) {
-        joined = NULL;
-        cli_errors_lost_memory();
-    }
-    put_text(out, joined != NULL ? joined : probe);
-}
-
 /* ---- the parts of the campaign ---- */
 
 /* What the campaign depends on beside the options. */
@@ -97,7 +82,19 @@ static void put_model(FILE *out, const struct values *values, const struct facts
         fprintf(out, "      - %s\n", usual[i]);
     for (size_t i = 0; i < values->probes.n; i++) {
         fputs("      - ", out);
-        put_probe(out, values->probes.items[i], values->output);
+        /* A probe: NAME=PATH[,labels=PATH] holds a path, too. */
+        const char *probe = values->probes.items[i];
+        CLI_FREED char *joined = NULL;
+        const char *equals = strchr(probe, '=');
+        CLI_FREED char *absolute =
+            equals != NULL && strchr(values->output, '/') != NULL && strchr(equals, ',') == NULL
+                ? absolute_path(equals + 1)
+                : NULL;
+        if (absolute != NULL && asprintf(&joined, "%.*s=%s", (int)(equals - probe), probe, absolute) < 0) {
+            joined = NULL;
+            cli_errors_lost_memory();
+        }
+        put_text(out, joined != NULL ? joined : probe);
         fputc('\n', out);
     }
     for (size_t i = 0; i < values->dims.n; i++) {

@@ -166,19 +166,15 @@ struct finding {
 static enum nd_status look_at(const char *path, const struct nd_model *model, bool is_paranoid,
                               struct finding *found, struct nd_error *err)
 {
-    struct nd_capture *capture = NULL;
-    enum nd_status status = nd_capture_open_unchecked(path, &capture, err);
-    if (status == ND_OK && is_paranoid)
-        status = nd_capture_audit(capture, model, &found->audit, err);
-    else if (status == ND_OK)
-        status = nd_capture_verify(capture, &found->digests, err);
-    nd_capture_close(&capture);
-    if (status == ND_OK && is_paranoid) {
-        found->digests.n_tensors = found->audit.checks[ND_AUDIT_VALUES].n;
-        found->digests.n_wrong = found->audit.checks[ND_AUDIT_VALUES].n_wrong;
-        found->digests.content_matches = found->audit.checks[ND_AUDIT_CONTENT].n_wrong == 0;
-    }
-    return status;
+    CLI_OWNED(nd_capture_close) struct nd_capture *capture = NULL;
+    CLI_TRY(nd_capture_open_unchecked(path, &capture, err));
+    if (!is_paranoid)
+        return nd_capture_verify(capture, &found->digests, err);
+    CLI_TRY(nd_capture_audit(capture, model, &found->audit, err));
+    found->digests.n_tensors = found->audit.checks[ND_AUDIT_VALUES].n;
+    found->digests.n_wrong = found->audit.checks[ND_AUDIT_VALUES].n_wrong;
+    found->digests.content_matches = found->audit.checks[ND_AUDIT_CONTENT].n_wrong == 0;
+    return ND_OK;
 }
 
 /* Whether the error says nothing of what is in the file: it is missing, or was not let read. */

@@ -187,18 +187,6 @@ static bool is_choice(const struct cli_option *option, const char *value)
     return false;
 }
 
-static void refuse_choice(const struct cli_command *command, const struct cli_option *option, const char *value)
-{
-    char list[256] = "", meant[ND_DID_YOU_MEAN_BYTES];
-    size_t n = 0, n_choices = 0;
-    for (; option->choices[n_choices] != NULL && n < sizeof list; n_choices++)
-        n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", n_choices > 0 ? ", " : "",
-                              option->choices[n_choices]);
-    cli_usage_error_as(CLI_E_OPTION_VALUE, command->name, "--%s takes %s, not '%s'%s", option->name, list,
-                       value,
-                       nd_did_you_mean(value, option->choices, n_choices, sizeof *option->choices, meant));
-}
-
 /* Stores a number; false after printing what is wrong with it. */
 static bool store_number(const struct cli_command *command, const struct cli_option *option, const char *value,
                          void *at)
@@ -308,7 +296,14 @@ static bool store(const struct cli_command *command, const struct cli_option *op
             *(const char **)at = value;
             return true;
         }
-        refuse_choice(command, option, value);
+        char list[256] = "", meant[ND_DID_YOU_MEAN_BYTES];
+        size_t n = 0, n_choices = 0;
+        for (; option->choices[n_choices] != NULL && n < sizeof list; n_choices++)
+            n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", n_choices > 0 ? ", " : "",
+                                  option->choices[n_choices]);
+        cli_usage_error_as(CLI_E_OPTION_VALUE, command->name, "--%s takes %s, not '%s'%s", option->name, list,
+                           value,
+                           nd_did_you_mean(value, option->choices, n_choices, sizeof *option->choices, meant));
         return false;
     }
     return false;

@@ -465,22 +465,18 @@ static enum nd_status open_reader(struct reader *r, size_t n, struct nd_error *e
 
 static enum nd_status read_all(struct reader *r, size_t n, double *sizes, bool *is_known, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
+    const size_t captures[2] = {0, r->test};
     size_t n_read = 0;
-    for (r->probe = 0; r->probe < r->alignment->n_probes && status == ND_OK && *is_known; r->probe++) {
-        char *reason = NULL;
-        size_t n_common = 0;
-        status = nd_align_samples(r->alignment, r->probe, 0, r->test, &n_common, &reason, err);
-        free(reason);
+    for (r->probe = 0; r->probe < r->alignment->n_probes && *is_known; r->probe++) {
+        size_t n_common = nd_align_n_common(r->alignment, r->probe, 0, r->test);
         *is_known = n_common == 0 || (nd_aligned_has_values(r->alignment, r->tensor, r->probe, 0) &&
                                       nd_aligned_has_values(r->alignment, r->tensor, r->probe, r->test));
         n_common = *is_known && n_common > n - n_read ? n - n_read : n_common;
-        for (size_t s = 0; s < n_common && status == ND_OK && *is_known; s += r->block) {
+        for (size_t s = 0; s < n_common && *is_known; s += r->block) {
             size_t n_block = n_common - s < r->block ? n_common - s : r->block;
-            status = read_block(r, s, n_block, err);
-            for (size_t i = 0; i < n_block && status == ND_OK; i++) {
+            ND_TRY(read_block(r, s, n_block, err));
+            for (size_t i = 0; i < n_block; i++) {
                 /* The values of a sample of the block. */
-                const size_t captures[2] = {0, r->test};
                 for (size_t k = 0; k < 2; k++)
                     nd_array_load(nd_aligned_tensor(r->alignment, r->tensor, captures[k])->dtype,
                                   r->bytes[k] + i * r->sample_bytes, r->n_elems, r->values[k]);
@@ -489,7 +485,7 @@ static enum nd_status read_all(struct reader *r, size_t n, double *sizes, bool *
         }
     }
     *is_known = *is_known && n_read == n;
-    return status;
+    return ND_OK;
 }
 
 /* Root mean square of test - reference of each of the n samples that nd_align_samples gives, probe after probe,
@@ -792,28 +788,22 @@ static enum nd_status search_samples(const struct nd_aligned_captures *alignment
 {
     size_t n_samples = comparison->tensors[tensor].pairs[test - 1].total.difference.n_samples;
     ND_FREED bool *is_wrong = nd_calloc(n_samples, sizeof *is_wrong);
+    ND_TRY_MEMORY(is_wrong != NULL, err);
     ND_CLEANUP(nd_cells_deinit) struct nd_cells cells = {.is_wrong = is_wrong, .n_searches = n_searches};
-    enum nd_status status = is_wrong != NULL ? ND_OK : nd_fail_memory(err);
-    for (size_t p = 0; p < alignment->n_probes && status == ND_OK; p++) {
-        char *reason = NULL;
-        size_t n = 0;
+    for (size_t p = 0; p < alignment->n_probes; p++) {
+        size_t n = nd_align_n_common(alignment, p, 0, test);
         const char *probe = alignment->probe_names[p];
-        status = nd_align_samples(alignment, p, 0, test, &n, &reason, err);
-        free(reason);
-        for (size_t s = 0; s < n && cells.n < n_samples && status == ND_OK; s++) {
+        for (size_t s = 0; s < n && cells.n < n_samples; s++) {
             is_wrong[cells.n] = !nd_aligned_is_equal(alignment, tensor, p, 0, test, s);
-            status = nd_cells_add(&cells, cells.n, ND_FACT_PROBE, probe, strlen(probe), 0, err);
-            if (status == ND_OK)
-                status = nd_cells_add(&cells, cells.n, ND_FACT_SAMPLE, "", 0, (int64_t)s, err);
+            ND_TRY(nd_cells_add(&cells, cells.n, ND_FACT_PROBE, probe, strlen(probe), 0, err));
+            ND_TRY(nd_cells_add(&cells, cells.n, ND_FACT_SAMPLE, "", 0, (int64_t)s, err));
             cells.n++;
         }
     }
     struct question question = {test, tensor, false};
-    if (status == ND_OK && cells.n == n_samples)
-        status = part_by_size(alignment, test, tensor, n_samples, is_wrong, &question.is_of_size, err);
-    if (status == ND_OK)
-        status = find_and_note(comparison, &question, &cells, err);
-    return status;
+    if (cells.n == n_samples)
+        ND_TRY(part_by_size(alignment, test, tensor, n_samples, is_wrong, &question.is_of_size, err));
+    return find_and_note(comparison, &question, &cells, err);
 }
 
 /* Samples may be told apart: by digests, or by the sizes of their differences. */

@@ -25,29 +25,6 @@ void nd_top1_pair_count(const int64_t *ref, const int64_t *test, const int64_t *
     }
 }
 
-enum nd_status nd_output_rows_add(struct nd_output_rows *rows, size_t tensor, size_t probe, size_t first_sample,
-                                  size_t end_sample, struct nd_error *err)
-{
-    int64_t **classes = nd_calloc(rows->n_captures, sizeof(int64_t *));
-    if (classes == NULL || !nd_grow((void **)&rows->rows, &rows->capacity, rows->n + 1, sizeof *rows->rows)) {
-        free(classes);
-        return nd_fail_memory(err);
-    }
-    rows->rows[rows->n++] = (struct nd_output_row){tensor, probe, first_sample, end_sample, classes};
-    return ND_OK;
-}
-
-void nd_output_rows_deinit(struct nd_output_rows *rows)
-{
-    for (size_t i = 0; i < rows->n; i++) {
-        for (size_t c = 0; c < rows->n_captures; c++)
-            free(rows->rows[i].classes[c]);
-        free(rows->rows[i].classes);
-    }
-    free(rows->rows);
-    *rows = (struct nd_output_rows){0};
-}
-
 /* One row at work. */
 struct work {
     const struct nd_aligned_captures *alignment;
@@ -119,21 +96,16 @@ static void count_device(const int64_t *classes, const int64_t *labels, size_t n
     }
 }
 
-static enum nd_status count_pair(const struct work *work, const int64_t *labels, struct nd_top1_pair *pair,
-                                 struct nd_error *err)
+static void count_pair(const struct work *work, const int64_t *labels, struct nd_top1_pair *pair)
 {
     const struct nd_output_row *row = work->row;
-    char *reason;
-    size_t n_common, first = row->first_sample;
-    ND_TRY(nd_align_samples(work->alignment, row->probe, 0, pair->test, &n_common, &reason, err));
-    free(reason);
+    size_t n_common = nd_align_n_common(work->alignment, row->probe, 0, pair->test);
     const struct nd_tensor *ref = nd_aligned_tensor(work->alignment, row->tensor, 0),
                            *test = nd_aligned_tensor(work->alignment, row->tensor, pair->test);
     if (n_common > 0 && row->classes[0] != NULL && row->classes[pair->test] != NULL &&
         nd_shape_equal(&ref->shape, &test->shape))
-        nd_top1_pair_count(row->classes[0], row->classes[pair->test], labels != NULL ? labels + first : NULL,
-                           n_in_part(row, n_common), pair);
-    return ND_OK;
+        nd_top1_pair_count(row->classes[0], row->classes[pair->test],
+                           labels != NULL ? labels + row->first_sample : NULL, n_in_part(row, n_common), pair);
 }
 
 static enum nd_status fill_entry(const struct work *work, struct nd_top1 *entry, const int64_t *labels,
@@ -151,7 +123,7 @@ static enum nd_status fill_entry(const struct work *work, struct nd_top1 *entry,
                          n_in_part(row, n_samples_of(work, c)), &entry->devices[c]);
     for (size_t t = 1; t < n_captures; t++) {
         entry->pairs[t - 1].test = t;
-        ND_TRY(count_pair(work, labels, &entry->pairs[t - 1], err));
+        count_pair(work, labels, &entry->pairs[t - 1]);
     }
     return ND_OK;
 }
@@ -161,23 +133,20 @@ enum nd_status nd_accuracy_count(const struct nd_aligned_captures *alignment, co
 {
     comparison->top1 = nd_calloc(rows->n, sizeof *comparison->top1);
     ND_TRY_MEMORY(comparison->top1 != NULL, err);
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < rows->n && status == ND_OK; i++) {
+    for (size_t i = 0; i < rows->n; i++) {
         struct work work = {alignment, &rows->rows[i]};
         struct nd_top1 *entry = &comparison->top1[comparison->n_top1++];
         *entry = (struct nd_top1){.tensor = work.row->tensor, .probe = work.row->probe};
         const int64_t *labels;
         size_t n_classes;
-        status = nd_shape_n_elems(&comparison->tensors[entry->tensor].shape, &n_classes, err);
-        if (status == ND_OK)
-            status = find_labels(&work, n_classes, &labels, &entry->labels_missing_reason, err);
-        entry->n_classes = status == ND_OK ? n_classes : 0;
-        if (status == ND_OK && labels != NULL)
+        ND_TRY(nd_shape_n_elems(&comparison->tensors[entry->tensor].shape, &n_classes, err));
+        ND_TRY(find_labels(&work, n_classes, &labels, &entry->labels_missing_reason, err));
+        entry->n_classes = n_classes;
+        if (labels != NULL)
             entry->max_label = largest_label(&work, labels);
-        if (status == ND_OK)
-            status = fill_entry(&work, entry, labels, err);
+        ND_TRY(fill_entry(&work, entry, labels, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* Quantised values order like their real values when one positive scale holds for all. */

@@ -291,6 +291,14 @@ static bool is_fed_alike(const struct nd_aligned_captures *a, size_t probe, size
     return true;
 }
 
+size_t nd_align_n_common(const struct nd_aligned_captures *alignment, size_t probe, size_t ref, size_t test)
+{
+    const struct nd_capture_probe *r = nd_aligned_probe(alignment, probe, ref);
+    const struct nd_capture_probe *t = nd_aligned_probe(alignment, probe, test);
+    size_t n = r == NULL || t == NULL ? 0 : r->n_samples < t->n_samples ? r->n_samples : t->n_samples;
+    return is_fed_alike(alignment, probe, ref, test, n) ? n : 0;
+}
+
 enum nd_status nd_align_samples(const struct nd_aligned_captures *alignment, size_t probe, size_t ref,
                                 size_t test, size_t *n_common, char **reason, struct nd_error *err)
 {

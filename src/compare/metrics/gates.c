@@ -191,27 +191,3 @@ enum nd_status nd_gates_check(const struct nd_gates *gates, const struct nd_comp
         ND_TRY(check_rule(&gates->rules[i], tensors, n_tensors, err));
     return ND_OK;
 }
-
-char *nd_gate_describe(const struct nd_gate_values *gate)
-{
-    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf text = {0};
-    const char *separator = "";
-    char number[32];
-    if (gate->bitwise) {
-        nd_strbuf_puts(&text, "bit-equal");
-        separator = ", ";
-    }
-    if (gate->has_lsb) {
-        nd_strbuf_printf(&text, "%slsb <= %llu", separator, (unsigned long long)gate->lsb);
-        separator = ", ";
-    }
-    if (gate->has_ulp) {
-        nd_strbuf_printf(&text, "%sulp <= %llu", separator, (unsigned long long)gate->ulp);
-        separator = ", ";
-    }
-    if (gate->has_tolerance) {
-        nd_strbuf_printf(&text, "%s|d| <= %s", separator, nd_format_double(gate->atol, number));
-        nd_strbuf_printf(&text, " + %s |ref|", nd_format_double(gate->rtol, number));
-    }
-    return nd_strbuf_take(&text);
-}

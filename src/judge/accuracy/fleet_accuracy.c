@@ -325,12 +325,6 @@ void nd_spread_deinit(struct nd_spread *spread)
     *spread = (struct nd_spread){0};
 }
 
-const char *nd_spread_name(enum nd_spread_kind kind)
-{
-    static const char *const names[] = {"inconclusive", "uniform: quantisation", "uneven: NPU"};
-    return names[kind];
-}
-
 static int64_t class_of(const struct nd_predictions *in, size_t device, size_t sample)
 {
     return in->classes[device * in->n_samples + sample];
@@ -634,9 +628,4 @@ enum nd_status nd_broken_find(const struct nd_capture *capture, char **why, stru
         ND_TRY(tell(&found, why, err));
     }
     return ND_OK;
-}
-
-bool nd_broken_has_fell_back(size_t before, size_t now, size_t n)
-{
-    return n >= ND_BROKEN_MIN_SAMPLES && before > now && (double)(before - now) > ND_BROKEN_FALL * (double)n;
 }

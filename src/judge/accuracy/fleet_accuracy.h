@@ -54,9 +54,6 @@ enum nd_status nd_spread_measure(const struct nd_rights *in, const struct nd_spr
 /* Accepts a zeroed struct. */
 void nd_spread_deinit(struct nd_spread *spread);
 
-/* "uniform: quantisation", "uneven: NPU", "inconclusive". */
-const char *nd_spread_name(enum nd_spread_kind kind);
-
 /* On how many samples devices say something else, whatever is true.
  * docs/science/statistics.md#changed-predictions. */
 
@@ -136,9 +133,6 @@ enum { ND_BROKEN_MIN_SAMPLES = 20 };
  * elements or more. *why is NULL where nothing says so, also where values or labels are not stored, or where
  * the capture does not say which tensors are outputs. */
 enum nd_status nd_broken_find(const struct nd_capture *capture, char **why, struct nd_error *err);
-
-/* Whether an accuracy fell too far: from `before` to `now` right ones of n. */
-bool nd_broken_has_fell_back(size_t before, size_t now, size_t n);
 
 /* ---- how far outputs are from a target tensor, and whether one device is farther than another: for models
  * that do not classify. docs/science/statistics.md#targets ---- */

@@ -221,15 +221,15 @@ static enum nd_status note_broken(const struct nd_capture *capture, struct nd_go
 
 /* Of two entries each may be broken: what is equal to a broken one, or differs from it, is no measure. Where
  * they are equal one that is kept speaks for both. */
-static enum nd_status note_both_broken(struct nd_capture *const kept[2], struct nd_golden_check *check,
-                                       struct nd_error *err)
+static enum nd_status note_both_broken(const struct nd_capture *ref, const struct nd_capture *test,
+                                       struct nd_golden_check *check, struct nd_error *err)
 {
     bool is_same = check->exit_code == ND_EXIT_SAME;
     if (!is_same && check->exit_code != ND_EXIT_DIFFERS)
         return ND_OK;
-    enum nd_status status = find_broken(is_same && kept[0] == NULL ? kept[1] : kept[0], &check->broken, err);
+    enum nd_status status = find_broken(is_same && ref == NULL ? test : ref, &check->broken, err);
     if (status == ND_OK)
-        status = find_broken(is_same && kept[1] == NULL ? kept[0] : kept[1], &check->test_broken, err);
+        status = find_broken(is_same && test == NULL ? ref : test, &check->test_broken, err);
     if (check->broken != NULL)
         call_reference_broken(check);
     return status;
@@ -250,15 +250,12 @@ void nd_golden_check_deinit(struct nd_golden_check *check)
 static enum nd_status judge(const struct nd_golden *store, size_t entry, const struct nd_capture *capture,
                             struct nd_golden_check *check, struct nd_error *err)
 {
-    struct nd_capture *kept = NULL;
-    enum nd_status status = open_kept(store, entry, &kept, err);
-    if (status == ND_OK)
-        status = nd_store_measure(kept, capture, &check->difference, err);
-    nd_capture_close(&kept);
-    if (status == ND_OK)
-        status = note_broken(capture, check, err);
+    ND_CLEANUP(nd_capture_close) struct nd_capture *kept = NULL;
     check->has_entry = true;
-    return status == ND_OK ? nd_golden_entry(store, entry, &check->entry, err) : status;
+    ND_TRY(open_kept(store, entry, &kept, err));
+    ND_TRY(nd_store_measure(kept, capture, &check->difference, err));
+    ND_TRY(note_broken(capture, check, err));
+    return nd_golden_entry(store, entry, &check->entry, err);
 }
 
 enum nd_status nd_golden_check(const struct nd_golden *store, const char *capture, bool blame,
@@ -312,28 +309,19 @@ enum nd_status nd_golden_diff(const struct nd_golden *store, const char *ref, co
 {
     size_t a = 0, b = 0;
     ND_CLEANUP(nd_golden_check_deinit) struct nd_golden_check check = {.has_entry = true};
+    ND_CLEANUP(nd_capture_close) struct nd_capture *kept_ref = NULL, *kept_test = NULL;
     ND_TRY(find_entry(store, ref, &a, err));
     ND_TRY(find_entry(store, test, &b, err));
     const json_t *left = store->entries[a].json, *right = store->entries[b].json;
-    enum nd_status status = nd_record_compare(left, right, left, &check.difference, err);
-    if (status == ND_OK)
-        status = nd_golden_entry(store, a, &check.entry, err);
-    if (status == ND_OK)
-        status = nd_golden_entry(store, b, &check.test, err);
-    struct nd_capture *kept[2] = {NULL, NULL};
-    if (status == ND_OK)
-        status = open_kept(store, a, &kept[0], err);
-    if (status == ND_OK)
-        status = open_kept(store, b, &kept[1], err);
-    if (status == ND_OK)
-        status = nd_store_measure(kept[1] != NULL ? kept[0] : NULL, kept[1], &check.difference, err);
-    if (status == ND_OK) {
-        decide(&check, left, right, true);
-        status = note_both_broken(kept, &check, err);
-    }
-    nd_capture_close(&kept[0]);
-    nd_capture_close(&kept[1]);
+    ND_TRY(nd_record_compare(left, right, left, &check.difference, err));
+    ND_TRY(nd_golden_entry(store, a, &check.entry, err));
+    ND_TRY(nd_golden_entry(store, b, &check.test, err));
+    ND_TRY(open_kept(store, a, &kept_ref, err));
+    ND_TRY(open_kept(store, b, &kept_test, err));
+    ND_TRY(nd_store_measure(kept_test != NULL ? kept_ref : NULL, kept_test, &check.difference, err));
+    decide(&check, left, right, true);
+    ND_TRY(note_both_broken(kept_ref, kept_test, &check, err));
     if (check.exit_code == ND_EXIT_DEVICE_FAILED) /* both were accepted, failed or not */
         check.exit_code = ND_EXIT_DIFFERS;
-    return status == ND_OK ? ND_GIVE(out, check) : status;
+    return ND_GIVE(out, check);
 }

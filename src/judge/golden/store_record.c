@@ -168,34 +168,6 @@ static bool put_probe(struct collected *out, const struct nd_capture *capture, s
     return true;
 }
 
-/* New reference, or NULL when memory is out. */
-static json_t *nd_axes_of_capture(const struct nd_capture *capture)
-{
-    struct collected out = {.is_whole = true};
-    json_t *axes = json_object();
-    for (enum nd_axis a = 0; a < ND_N_AXES; a++) {
-        out.axes[a] = json_object(); /* borrowed from axes */
-        if (json_object_set_new(axes, nd_axis_name(a), out.axes[a]) != 0)
-            out.is_whole = false;
-    }
-    for (size_t i = 0; out.is_whole && i < nd_capture_n_attrs(capture); i++)
-        put_attribute(&out, capture, nd_capture_attr(capture, i));
-    for (size_t p = 0; out.is_whole && p < nd_capture_n_probes(capture); p++)
-        out.is_whole = put_probe(&out, capture, p);
-    if (out.is_whole) {
-        /* Captures from before `edges_in` say by their passes what it was. */
-        const json_t *options = out.axes[ND_AXIS_OPTIONS];
-        const char *passes = json_string_value(json_object_get(options, "passes"));
-        if (passes != NULL && json_object_get(options, "edges_in") == NULL)
-            put(&out, ND_AXIS_OPTIONS, "edges_in", strcmp(passes, "1") == 0 ? "one session" : "passes");
-    }
-    if (!out.is_whole) {
-        json_decref(axes);
-        axes = NULL;
-    }
-    return axes;
-}
-
 /* Six objects of texts? */
 static bool nd_axes_are_sound(const json_t *axes)
 {
@@ -528,7 +500,30 @@ json_t *nd_record_of_capture(const struct nd_capture *capture)
     bool is_whole = true;
     enum nd_capture_status state = nd_capture_state(capture);
     json_t *record = json_object(), *probes = json_array(), *tensors = json_array();
-    put_of_store_record(record, "axes", nd_axes_of_capture(capture), &is_whole);
+    /* New reference, or NULL when memory is out. */
+    struct collected out = {.is_whole = true};
+    json_t *axes = json_object();
+    for (enum nd_axis a = 0; a < ND_N_AXES; a++) {
+        out.axes[a] = json_object(); /* borrowed from axes */
+        if (json_object_set_new(axes, nd_axis_name(a), out.axes[a]) != 0)
+            out.is_whole = false;
+    }
+    for (size_t i = 0; out.is_whole && i < nd_capture_n_attrs(capture); i++)
+        put_attribute(&out, capture, nd_capture_attr(capture, i));
+    for (size_t p = 0; out.is_whole && p < nd_capture_n_probes(capture); p++)
+        out.is_whole = put_probe(&out, capture, p);
+    if (out.is_whole) {
+        /* Captures from before `edges_in` say by their passes what it was. */
+        const json_t *options = out.axes[ND_AXIS_OPTIONS];
+        const char *passes = json_string_value(json_object_get(options, "passes"));
+        if (passes != NULL && json_object_get(options, "edges_in") == NULL)
+            put(&out, ND_AXIS_OPTIONS, "edges_in", strcmp(passes, "1") == 0 ? "one session" : "passes");
+    }
+    if (!out.is_whole) {
+        json_decref(axes);
+        axes = NULL;
+    }
+    put_of_store_record(record, "axes", axes, &is_whole);
     put_of_store_record(record, "status", json_string(nd_capture_state_name(state)), &is_whole);
     put_of_store_record(record, "failure",
                         state == ND_CAPTURE_FAILED ? failure_record(capture, &is_whole) : json_null(),

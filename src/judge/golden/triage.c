@@ -81,7 +81,6 @@ static enum nd_status nd_field_read(const char *path, json_t **record, struct nd
 
 struct counted {
     double n_elems, n_differing;
-    char *ref, *test; /* one sample of each */
 };
 
 static size_t count_differing(const char *ref, const char *test, size_t n_bytes, size_t elem_bytes)
@@ -101,35 +100,29 @@ static enum nd_status count_tensor(const struct nd_capture *const sides[2], cons
     size_t n_ref = nd_capture_probe(sides[0], probe[0])->n_samples, n_bytes = 0;
     size_t n_test = nd_capture_probe(sides[1], probe[1])->n_samples;
     size_t n_samples = n_ref < n_test ? n_ref : n_test;
-    enum nd_status status = nd_shape_size_bytes(&ref->shape, ref->dtype, &n_bytes, err);
+    ND_TRY(nd_shape_size_bytes(&ref->shape, ref->dtype, &n_bytes, err));
     size_t elem_bytes = nd_dtype_size_bytes(ref->dtype);
-    if (status != ND_OK || n_bytes == 0 || elem_bytes == 0)
-        return status;
+    if (n_bytes == 0 || elem_bytes == 0)
+        return ND_OK;
     double n_elems = (double)(n_bytes / elem_bytes);
     counted->n_elems += n_elems * (double)n_samples;
     if (ref->dtype != test->dtype || !nd_shape_equal(&ref->shape, &test->shape)) {
         counted->n_differing += n_elems * (double)n_samples;
         return ND_OK;
     }
-    counted->ref = nd_calloc(n_bytes, 1);
-    counted->test = nd_calloc(n_bytes, 1);
-    if (counted->ref == NULL || counted->test == NULL)
-        status = nd_fail_memory(err);
-    for (size_t s = 0; status == ND_OK && s < n_samples; s++) {
+    ND_FREED char *a = nd_calloc(n_bytes, 1), *b = nd_calloc(n_bytes, 1); /* one sample of each */
+    ND_TRY_MEMORY(a != NULL && b != NULL, err);
+    for (size_t s = 0; s < n_samples; s++) {
         if (nd_digest_equal(nd_capture_digest(sides[0], probe[0], tensor[0], s, 0),
                             nd_capture_digest(sides[1], probe[1], tensor[1], s, 0)))
             continue;
-        status = nd_capture_read_verified(&(struct nd_probe_values){sides[0], probe[0], tensor[0]}, s, 1,
-                                          counted->ref, err);
-        if (status == ND_OK)
-            status = nd_capture_read_verified(&(struct nd_probe_values){sides[1], probe[1], tensor[1]}, s, 1,
-                                              counted->test, err);
-        if (status == ND_OK)
-            counted->n_differing += (double)count_differing(counted->ref, counted->test, n_bytes, elem_bytes);
+        ND_TRY(
+            nd_capture_read_verified(&(struct nd_probe_values){sides[0], probe[0], tensor[0]}, s, 1, a, err));
+        ND_TRY(
+            nd_capture_read_verified(&(struct nd_probe_values){sides[1], probe[1], tensor[1]}, s, 1, b, err));
+        counted->n_differing += (double)count_differing(a, b, n_bytes, elem_bytes);
     }
-    ND_FREE_ALL(counted->ref, counted->test);
-    counted->ref = counted->test = NULL;
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status count_probe(const struct nd_capture *const sides[2], const size_t probe[2],

@@ -375,6 +375,25 @@ static void fill_device(const struct nd_qualification *q, const struct nd_qualif
     fill_comparison(q, model, device, out);
 }
 
+static void add_target_pair(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                            const struct nd_qualify_target *target, const size_t cells[2],
+                            struct nd_qualified_target *out)
+{
+    struct nd_target_comparison c;
+    if (!nd_qualify_compare_target(target, cells[0], cells[1], q->campaign.confidence, &c))
+        return;
+    out->against.items[out->against.n++] = (struct nd_qualified_distance){
+        .device = nd_qualify_text(q, model->cells[cells[1]].label),
+        .reference = nd_qualify_text(q, model->cells[cells[0]].label),
+        .mean_error_before = c.ref.mean_error,
+        .mean_error = c.test.mean_error,
+        .mean_error_change = c.difference.mean_error,
+        .sqnr_db_before = c.ref.sqnr_db,
+        .sqnr_db = c.test.sqnr_db,
+        .sqnr_db_change = c.difference.sqnr_db,
+    };
+}
+
 static void fill_model(const struct nd_qualification *q, const struct nd_qualify_model *model,
                        struct nd_qualified_model *out)
 {
@@ -408,7 +427,20 @@ static void fill_model(const struct nd_qualification *q, const struct nd_qualify
         };
     }
     nd_qualify_fill_accuracy(q, model, out);
-    nd_qualify_fill_targets(q, model, out);
+    out->targets.items = nd_arena_calloc(q->arena, model->n_targets, sizeof *out->targets.items);
+    for (size_t i = 0; out->targets.items != NULL && i < model->n_targets; i++) {
+        const struct nd_qualify_target *target = &model->targets[i];
+        struct nd_qualified_target *told = &out->targets.items[out->targets.n++];
+        *told = (struct nd_qualified_target){.probe = nd_qualify_text(q, target->probe),
+                                             .tensor = nd_qualify_text(q, target->tensor),
+                                             .n_samples = target->n_samples,
+                                             .confidence = q->campaign.confidence};
+        told->against.items = nd_arena_calloc(q->arena, 2 * q->n_devices, sizeof *told->against.items);
+        for (size_t d = 0; told->against.items != NULL && d < q->n_devices; d++) {
+            add_target_pair(q, model, target, (const size_t[]){model->float64, d}, told);
+            add_target_pair(q, model, target, (const size_t[]){model->quantised, d}, told);
+        }
+    }
 }
 
 /* ---- gates ---- */
@@ -569,6 +601,66 @@ static bool is_last_current(struct nd_qualification *q)
 }
 
 /* ---- a new one ---- */
+
+/* NULL without an error: the capture has no such tensor, or other samples. */
+static enum nd_status read_classes(const struct nd_qualify_cell *cell, const char *probe, const char *tensor,
+                                   size_t n_samples, int64_t **out, struct nd_error *err)
+{
+    *out = NULL;
+    if (cell->failure != NULL)
+        return ND_OK;
+    size_t p = nd_capture_find_probe(cell->capture, probe), e = nd_capture_find_tensor(cell->capture, tensor);
+    if (p == SIZE_MAX || e == SIZE_MAX || nd_capture_probe(cell->capture, p)->n_samples != n_samples ||
+        !nd_capture_has_outputs(cell->capture, p, e))
+        return ND_OK;
+    return nd_top1_read(cell->capture, p, e, out, err);
+}
+
+static enum nd_status read_references(const struct nd_qualify_model *model, struct nd_accuracy_study *study,
+                                      struct nd_error *err)
+{
+    if (model->quantised != SIZE_MAX)
+        ND_TRY(read_classes(&model->cells[model->quantised], study->probe, study->tensor, study->n_samples,
+                            &study->quantised, err));
+    if (model->float64 != SIZE_MAX)
+        ND_TRY(read_classes(&model->cells[model->float64], study->probe, study->tensor, study->n_samples,
+                            &study->reference, err));
+    return ND_OK;
+}
+
+static enum nd_status read_study(const struct nd_qualification *q, struct nd_qualify_model *model,
+                                 const struct nd_probe *probe, const char *tensor, struct nd_error *err)
+{
+    struct nd_accuracy_study *study = &model->studies[model->n_studies++];
+    *study = (struct nd_accuracy_study){
+        .probe = probe->name, .tensor = tensor, .n_samples = probe->n_samples, .labels = probe->labels};
+    study->devices = nd_calloc(q->n_devices, sizeof *study->devices);
+    study->classes = nd_calloc(q->n_devices, sizeof *study->classes);
+    ND_TRY_MEMORY(study->devices != NULL && study->classes != NULL, err);
+    for (size_t d = 0; d < q->n_devices; d++) {
+        int64_t *classes = NULL;
+        ND_TRY(read_classes(&model->cells[d], probe->name, tensor, probe->n_samples, &classes, err));
+        if (classes == NULL)
+            continue;
+        study->devices[study->n_devices] = d;
+        study->classes[study->n_devices++] = classes;
+    }
+    ND_TRY(read_references(model, study, err));
+    return nd_accuracy_study_measure(study, q->campaign.confidence, q->campaign.margin, err);
+}
+
+/* Reads the classes of every labelled probe at every model output. */
+static enum nd_status nd_qualify_study(struct nd_qualification *q, struct nd_qualify_model *model,
+                                       struct nd_error *err)
+{
+    model->studies = nd_calloc(model->n_tensors * model->n_probes, sizeof *model->studies);
+    ND_TRY_MEMORY(model->studies != NULL, err);
+    for (size_t p = 0; p < model->n_probes; p++)
+        for (size_t e = 0; e < model->n_tensors; e++)
+            if (model->probes[p]->labels != NULL && model->tensors[e].is_output)
+                ND_TRY(read_study(q, model, model->probes[p], model->tensors[e].name, err));
+    return ND_OK;
+}
 
 static enum nd_status judge(struct nd_qualification *q, struct nd_qualify_result *out, struct nd_error *err)
 {

@@ -208,10 +208,6 @@ const struct nd_comparison *nd_qualify_compared(const struct nd_qualification *q
 
 /* ---- gates/accuracy.c ---- */
 
-/* Reads the classes of every labelled probe at every model output. */
-enum nd_status nd_qualify_study(struct nd_qualification *q, struct nd_qualify_model *model,
-                                struct nd_error *err);
-
 /* What accuracy gates, and the campaign where no gate does, ask: is the device worse by less than the margin?
  */
 struct nd_paired_question nd_qualify_question(double margin, double confidence, double power);
@@ -234,8 +230,6 @@ enum nd_status nd_qualify_measure_targets(struct nd_qualification *q, struct nd_
 /* Compares two cells; false where one of them has no such outputs, or for want of memory. */
 bool nd_qualify_compare_target(const struct nd_qualify_target *target, size_t ref, size_t device,
                                double confidence, struct nd_target_comparison *out);
-void nd_qualify_fill_targets(const struct nd_qualification *q, const struct nd_qualify_model *model,
-                             struct nd_qualified_model *out);
 
 /* ---- product.c: explanations ---- */
 

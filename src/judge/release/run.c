@@ -504,8 +504,20 @@ static enum nd_status run_task(void *context, size_t i, struct nd_error *err)
     /* A phone that was not there may be there the next time: that is asked again. */
     if (status == ND_OK)
         status = nd_qualify_write_key(cell, !is_elsewhere || !outcome.has_failed, err);
-    if (status == ND_OK && !outcome.has_failed)
-        nd_took_write_capture(work->q, model, cell, since);
+    if (status == ND_OK && !outcome.has_failed) {
+        /* For a capture of a cell that began at nd_clock_ns() == since. */
+        const struct nd_qualification *q = work->q;
+        const struct nd_task_place place = {ND_TASK_CAPTURE, (size_t)(model - q->models),
+                                            (size_t)(cell - model->cells), 0};
+        struct nd_task_size size;
+        nd_task_measure(q, &place, &size);
+        struct nd_took took = {
+            .kind = ND_TASK_CAPTURE, .n_runs = size.n_runs, .seconds = (double)(nd_clock_ns() - since) / 1e9};
+        snprintf(took.model, sizeof took.model, "%s", size.model);
+        snprintf(took.device, sizeof took.device, "%s", size.device);
+        snprintf(took.uri, sizeof took.uri, "%s", size.uri);
+        nd_took_write(cell->path, &took);
+    }
     if (status == ND_OK)
         say(work, "captured '%s' on %s%s%s", model->campaign->name, cell->label,
             outcome.has_failed ? ": failed: " : "", outcome.has_failed ? outcome.failure.message : "");

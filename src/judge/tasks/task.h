@@ -49,10 +49,6 @@ struct nd_took_list {
  * written is no error: only an estimate is missing then. */
 void nd_took_write(const char *path, struct nd_took *took);
 
-/* For a capture of a cell that began at nd_clock_ns() == since. */
-void nd_took_write_capture(const struct nd_qualification *q, const struct nd_qualify_model *model,
-                           const struct nd_qualify_cell *cell, uint64_t since);
-
 /* Adds those of all files of a folder of results. What is damaged or not there is not added; what cannot be
  * read just now is an error. */
 enum nd_status nd_took_read_folder(const char *folder, struct nd_took_list *list, struct nd_error *err);

@@ -503,9 +503,17 @@ static enum nd_status add_up(struct nd_plan_of_campaign *plan, struct nd_error *
     return ND_OK;
 }
 
-static enum nd_status fill(struct nd_qualification *q, const char *campaign, const struct nd_took_list *known,
-                           struct nd_plan_of_campaign *plan, struct nd_error *err)
+static enum nd_status make(const char *campaign, const char *const *from, size_t n_from,
+                           struct nd_qualification *q, struct nd_plan_of_campaign *plan, struct nd_error *err)
 {
+    ND_CLEANUP(nd_took_list_deinit) struct nd_took_list known = {0};
+    ND_TRY(nd_qualify_plan(q, err));
+    ND_TRY(nd_dir_make(q->folder, err)); /* for the digests of runtimes, which are read once */
+    ND_TRY(nd_qualify_check_fresh(q, err));
+    ND_TRY(nd_took_read_folder(q->folder, &known, err));
+    for (size_t i = 0; i < n_from; i++)
+        ND_TRY(nd_took_read_folder(from[i], &known, err));
+    ND_TRY_MEMORY((plan->owner = nd_arena_create()) != NULL, err);
     ND_CLEANUP(nd_task_places_deinit) struct nd_task_places places = {0};
     ND_TRY(nd_task_places_list(q, &places, err));
     plan->campaign = nd_arena_text(plan->owner, q->campaign.name);
@@ -526,24 +534,10 @@ static enum nd_status fill(struct nd_qualification *q, const char *campaign, con
             if (is_needed(q, &places.items[k], place))
                 needs[task->n_needs++] = k;
         task->needs = needs;
-        ND_TRY(fill_task(q, &places.items[i], known, task, plan->owner, err));
+        ND_TRY(fill_task(q, &places.items[i], &known, task, plan->owner, err));
     }
     ND_TRY_MEMORY(!nd_arena_has_failed(plan->owner), err);
     return add_up(plan, err);
-}
-
-static enum nd_status make(const char *campaign, const char *const *from, size_t n_from,
-                           struct nd_qualification *q, struct nd_plan_of_campaign *plan, struct nd_error *err)
-{
-    ND_CLEANUP(nd_took_list_deinit) struct nd_took_list known = {0};
-    ND_TRY(nd_qualify_plan(q, err));
-    ND_TRY(nd_dir_make(q->folder, err)); /* for the digests of runtimes, which are read once */
-    ND_TRY(nd_qualify_check_fresh(q, err));
-    ND_TRY(nd_took_read_folder(q->folder, &known, err));
-    for (size_t i = 0; i < n_from; i++)
-        ND_TRY(nd_took_read_folder(from[i], &known, err));
-    ND_TRY_MEMORY((plan->owner = nd_arena_create()) != NULL, err);
-    return fill(q, campaign, &known, plan, err);
 }
 
 enum nd_status nd_campaign_plan(const char *campaign, const char *const *from, size_t n_from,

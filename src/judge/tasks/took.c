@@ -118,21 +118,6 @@ void nd_took_write(const char *path, struct nd_took *took)
         nd_file_put(name.text, text.text, text.len, NULL);
 }
 
-void nd_took_write_capture(const struct nd_qualification *q, const struct nd_qualify_model *model,
-                           const struct nd_qualify_cell *cell, uint64_t since)
-{
-    const struct nd_task_place place = {ND_TASK_CAPTURE, (size_t)(model - q->models),
-                                        (size_t)(cell - model->cells), 0};
-    struct nd_task_size size;
-    nd_task_measure(q, &place, &size);
-    struct nd_took took = {
-        .kind = ND_TASK_CAPTURE, .n_runs = size.n_runs, .seconds = (double)(nd_clock_ns() - since) / 1e9};
-    snprintf(took.model, sizeof took.model, "%s", size.model);
-    snprintf(took.device, sizeof took.device, "%s", size.device);
-    snprintf(took.uri, sizeof took.uri, "%s", size.uri);
-    nd_took_write(cell->path, &took);
-}
-
 /* ---- reading ---- */
 
 static bool parse_kind(const char *word, enum nd_task_kind *out)

@@ -157,13 +157,6 @@ size_t nd_doc_index(const json_t *object, const char *key, size_t limit);
 /* Rows of all devices in a table of layers. Chosen: so many that a browser opens at once. */
 enum { ND_PAGE_MAX_ROWS = 4000, ND_PAGE_MIN_ROWS = 100 };
 
-/* How many layers of each of n devices are shown. */
-size_t nd_page_rows_each(size_t n_devices);
-
-/* The score that a layer needs to be among the `most` with the highest. */
-double nd_page_threshold(struct nd_page *page, const json_t *layers, double (*score)(const json_t *layer),
-                         size_t most);
-
 /* ---- the comparison ---- */
 
 /* The pair of a tensor that has the first device as reference and this one as test; NULL when there is none. */

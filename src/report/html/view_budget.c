@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/memory.h"
 #include "report/html/html.h"
 
 /* Where the quantisation breaks the model: the layers whose own error matters most at the outputs, why they
@@ -198,6 +199,30 @@ static double score_of(const json_t *layer)
     return is_known(&b) ? total_of(&b) : -INFINITY;
 }
 
+static int by_falling_score(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? 1 : x > y ? -1 : 0;
+}
+
+/* The score that a layer needs to be among the `most` with the highest. */
+static double nd_page_threshold(struct nd_page *page, const json_t *layers,
+                                double (*score)(const json_t *layer), size_t most)
+{
+    size_t n = json_array_size(layers);
+    if (n <= most)
+        return -INFINITY;
+    ND_FREED double *scores = nd_calloc(n, sizeof *scores);
+    if (scores == NULL) {
+        page->out->failed = true;
+        return -INFINITY;
+    }
+    for (size_t i = 0; i < n; i++)
+        scores[i] = score(json_array_get(layers, i));
+    qsort(scores, n, sizeof *scores, by_falling_score);
+    return scores[most - 1];
+}
+
 /* Of a model with more layers than are shown: those with the largest error, in graph order. */
 static void put_rows(struct nd_page *page, const json_t *layers, size_t most)
 {
@@ -246,6 +271,13 @@ static size_t n_known(const json_t *devices)
         n += is_known(&b);
     }
     return n;
+}
+
+/* How many layers of each of n devices are shown. */
+static size_t nd_page_rows_each(size_t n_devices)
+{
+    size_t each = n_devices > 0 ? ND_PAGE_MAX_ROWS / n_devices : ND_PAGE_MAX_ROWS;
+    return each > ND_PAGE_MIN_ROWS ? each : ND_PAGE_MIN_ROWS;
 }
 
 void nd_view_budget(struct nd_page *page, const struct nd_page_part *part)
@@ -309,22 +341,6 @@ static void put_number(struct nd_page *page, const json_t *layer, const char *ke
                         value);
 }
 
-static void put_layer(struct nd_page *page, const struct nd_page_part *part, const json_t *layer, size_t d,
-                      size_t i)
-{
-    const char *arithmetic = nd_doc_text(layer, "arithmetic"), *why_not = nd_doc_text(layer, "why_not");
-    nd_html_printf(page, "<tr id=\"%slayer-%zu-%zu\"><th scope=\"row\">", part->prefix, d + 1, i + 1);
-    nd_html_fill(page, "$n</th><td class=\"op\">$t</td>", nd_doc_text(layer, "name"),
-                 nd_doc_text(layer, "op_type"));
-    put_number(page, layer, "introduced_mismatch", true);
-    put_number(page, layer, "passed_on_mismatch", true);
-    put_number(page, layer, "amplification", false);
-    put_number(page, layer, "affected_share", true);
-    nd_html_puts(page, "<td>");
-    nd_html_badge(page, layer_state(layer), nd_doc_text(layer, "state"));
-    nd_html_fill(page, " $t</td></tr>\n", why_not[0] != '\0' ? why_not : arithmetic);
-}
-
 /* What makes a layer worth a row: a fault, then its effect, then what it introduces. */
 static double rank_of(const json_t *layer)
 {
@@ -362,7 +378,17 @@ static void put_flow(struct nd_page *page, const struct nd_page_part *part, cons
         const json_t *layer = json_array_get(layers, i);
         if (rank_of(layer) < threshold)
             continue;
-        put_layer(page, part, layer, d, i);
+        const char *arithmetic = nd_doc_text(layer, "arithmetic"), *why_not = nd_doc_text(layer, "why_not");
+        nd_html_printf(page, "<tr id=\"%slayer-%zu-%zu\"><th scope=\"row\">", part->prefix, d + 1, i + 1);
+        nd_html_fill(page, "$n</th><td class=\"op\">$t</td>", nd_doc_text(layer, "name"),
+                     nd_doc_text(layer, "op_type"));
+        put_number(page, layer, "introduced_mismatch", true);
+        put_number(page, layer, "passed_on_mismatch", true);
+        put_number(page, layer, "amplification", false);
+        put_number(page, layer, "affected_share", true);
+        nd_html_puts(page, "<td>");
+        nd_html_badge(page, layer_state(layer), nd_doc_text(layer, "state"));
+        nd_html_fill(page, " $t</td></tr>\n", why_not[0] != '\0' ? why_not : arithmetic);
         n_put++;
     }
     nd_html_puts(page, "</tbody></table></div></details>\n");

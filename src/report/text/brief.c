@@ -315,15 +315,6 @@ static size_t shared_probe(const struct nd_comparison *c)
     return p;
 }
 
-/* What all captures have: a probe, or else the outputs. Says what the command is for. */
-static const char *add_what_is_shared(struct words *words, const struct nd_comparison *c)
-{
-    size_t p = shared_probe(c);
-    add_word(words, p < c->n_probes ? "-p" : "--tensors");
-    add_word(words, p < c->n_probes ? c->probes[p].name : "outputs");
-    return p < c->n_probes ? "to compare only a probe that all captures have" : "to compare only the outputs";
-}
-
 /* The command to paste, or nothing. And the verdict of captures that have not the same in them,
  * with what to do. */
 static void nd_text_say_what_is_shared(const struct nd_comparison *c, struct nd_strbuf *out)
@@ -375,7 +366,12 @@ static void nd_text_next(const struct nd_text_report *report)
     } else {
         add_word(&words, "compare");
         if (c->verdict == ND_VERDICT_NOT_COMPARABLE) {
-            why = add_what_is_shared(&words, c);
+            /* What all captures have: a probe, or else the outputs. Says what the command is for. */
+            size_t p = shared_probe(c);
+            add_word(&words, p < c->n_probes ? "-p" : "--tensors");
+            add_word(&words, p < c->n_probes ? c->probes[p].name : "outputs");
+            why = p < c->n_probes ? "to compare only a probe that all captures have"
+                                  : "to compare only the outputs";
         } else {
             why = "to see all tables";
             add_word(&words, "-v");

@@ -286,35 +286,6 @@ static void add_value(struct nd_table *table, bool is_stored, double value)
         nd_text_add_short(table, value);
 }
 
-static void add_worst(struct nd_table *table, const struct nd_comparison *c,
-                      const struct nd_compared_tensor *tensor, size_t test)
-{
-    const struct nd_difference *d = &tensor->pairs[test - 1].total.difference;
-    for (size_t i = 0; i < d->n_worst; i++) {
-        const struct nd_worst *worst = &d->worst[i];
-        nd_table_add(table, tensor->name);
-        nd_table_add(table, c->devices[test].label);
-        nd_table_add(table, c->probes[worst->place.probe].name);
-        nd_table_addf(table, "%zu", worst->place.sample);
-        const struct nd_difference_place *place = &worst->place;
-        ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf text = {0};
-        nd_strbuf_printf(&text, "%zu", place->index);
-        nd_text_put_coordinates(&text, &tensor->shape, place);
-        nd_table_add(table, place->has_index && text.text != NULL ? text.text : "-");
-        table->failed = table->failed || text.failed;
-        nd_text_add_short(table, worst->abs_error);
-        add_value(table, !tensor->is_quantised, worst->ref_real);
-        add_value(table, !tensor->is_quantised, worst->test_real);
-        if (tensor->is_quantised) {
-            add_value(table, true, worst->ref);
-            add_value(table, true, worst->test);
-        } else {
-            nd_table_add(table, "");
-            nd_table_add(table, "");
-        }
-    }
-}
-
 void nd_text_worst(const struct nd_text_report *report)
 {
     static const char *const titles[] = {"tensor",  "device",    "probe", "sample",   "element",
@@ -326,8 +297,33 @@ void nd_text_worst(const struct nd_text_report *report)
     nd_text_add_titles(&table, titles);
     for (size_t e = 0; e < c->n_tensors && report->worst; e++)
         for (size_t t = 1; t < c->n_devices; t++)
-            if (nd_text_is_detailed(c, e, t))
-                add_worst(&table, c, &c->tensors[e], t);
+            if (nd_text_is_detailed(c, e, t)) {
+                const struct nd_compared_tensor *tensor = &c->tensors[e];
+                const struct nd_difference *d = &tensor->pairs[t - 1].total.difference;
+                for (size_t i = 0; i < d->n_worst; i++) {
+                    const struct nd_worst *worst = &d->worst[i];
+                    nd_table_add(&table, tensor->name);
+                    nd_table_add(&table, c->devices[t].label);
+                    nd_table_add(&table, c->probes[worst->place.probe].name);
+                    nd_table_addf(&table, "%zu", worst->place.sample);
+                    const struct nd_difference_place *place = &worst->place;
+                    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf text = {0};
+                    nd_strbuf_printf(&text, "%zu", place->index);
+                    nd_text_put_coordinates(&text, &tensor->shape, place);
+                    nd_table_add(&table, place->has_index && text.text != NULL ? text.text : "-");
+                    table.failed = table.failed || text.failed;
+                    nd_text_add_short(&table, worst->abs_error);
+                    add_value(&table, !tensor->is_quantised, worst->ref_real);
+                    add_value(&table, !tensor->is_quantised, worst->test_real);
+                    if (tensor->is_quantised) {
+                        add_value(&table, true, worst->ref);
+                        add_value(&table, true, worst->test);
+                    } else {
+                        nd_table_add(&table, "");
+                        nd_table_add(&table, "");
+                    }
+                }
+            }
     nd_text_put_table(report, &table, table.n_columns, 2,
                       "\nworst elements at model outputs and where a difference begins (real units):");
 }

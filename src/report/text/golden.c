@@ -196,20 +196,15 @@ enum nd_status nd_report_golden_list_json(const struct nd_golden *store, char **
 {
     ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf buf = {0};
     struct nd_json json = begin(&buf, ND_DOCUMENT_GOLDEN_ENTRIES);
-    enum nd_status status = ND_OK;
     nd_json_open(&json, "entries", '[');
-    for (size_t i = 0; status == ND_OK && i < nd_golden_n_entries(store); i++) {
-        struct nd_golden_entry entry = {0};
-        status = nd_golden_entry(store, i, &entry, err);
-        if (status == ND_OK)
-            put_entry(&json, NULL, &entry);
-        nd_golden_entry_deinit(&entry);
+    for (size_t i = 0; i < nd_golden_n_entries(store); i++) {
+        ND_CLEANUP(nd_golden_entry_deinit) struct nd_golden_entry entry = {0};
+        ND_TRY(nd_golden_entry(store, i, &entry, err));
+        put_entry(&json, NULL, &entry);
     }
     nd_json_close(&json, ']');
     nd_report_put_problems(&json, store);
-    if (status == ND_OK)
-        return nd_document_end(&json, out, err);
-    return status;
+    return nd_document_end(&json, out, err);
 }
 
 enum nd_status nd_report_golden_added_json(const struct nd_golden_added *added, size_t n, char **out,

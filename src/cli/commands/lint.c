@@ -32,24 +32,6 @@ static int write_sarif(const struct values *values, const struct nd_lint *lint)
                                                             : cli_report_error(&err);
 }
 
-static int report(const struct values *values, const struct nd_lint *lint)
-{
-    struct nd_error err = {0};
-    char *text = NULL;
-    int exit_code = lint->n_left > 0             ? ND_EXIT_DIFFERS
-                    : nd_lint_has_examined(lint) ? ND_EXIT_SAME
-                                                 : ND_EXIT_INCONCLUSIVE;
-    if (values->sarif != NULL)
-        exit_code = cli_worse(exit_code, write_sarif(values, lint));
-    enum nd_status status = values->answer.json ? nd_report_lint_json(lint, &text, &err)
-                            : values->verbose   ? nd_report_lint_text(lint, cli_text_width(0), &text, &err)
-                                                : nd_report_lint_brief(lint, cli_text_width(0), &text, &err);
-    exit_code = cli_worse(exit_code, cli_print_answer(status, text, &values->answer, &err));
-    if (values->output != NULL && lint->output == NULL && !values->answer.json)
-        printf("Nothing can be mended, so '%s' was not written.\n", values->output);
-    return exit_code;
-}
-
 static int run(const void *context, const char *const *operands, size_t n_operands)
 {
     const struct values *values = context;
@@ -75,7 +57,19 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     if (nd_model_load(operands[0], &model, &err) != ND_OK ||
         nd_lint_model(model, &options, &lint, &err) != ND_OK)
         return cli_report_error(&err);
-    return report(values, lint);
+    char *text = NULL;
+    int exit_code = lint->n_left > 0             ? ND_EXIT_DIFFERS
+                    : nd_lint_has_examined(lint) ? ND_EXIT_SAME
+                                                 : ND_EXIT_INCONCLUSIVE;
+    if (values->sarif != NULL)
+        exit_code = cli_worse(exit_code, write_sarif(values, lint));
+    enum nd_status status = values->answer.json ? nd_report_lint_json(lint, &text, &err)
+                            : values->verbose   ? nd_report_lint_text(lint, cli_text_width(0), &text, &err)
+                                                : nd_report_lint_brief(lint, cli_text_width(0), &text, &err);
+    exit_code = cli_worse(exit_code, cli_print_answer(status, text, &values->answer, &err));
+    if (values->output != NULL && lint->output == NULL && !values->answer.json)
+        printf("Nothing can be mended, so '%s' was not written.\n", values->output);
+    return exit_code;
 }
 
 static const struct cli_option options[] = {

@@ -35,28 +35,6 @@ static char *device_uri(const struct values *values)
     return uri;
 }
 
-static void report(const struct values *values, const struct nd_device *device,
-                   const struct nd_prepared_summary *summary)
-{
-    if (values->answer.json) {
-        cli_print_json(ND_DOCUMENT_PREPARED,
-                       json_pack("{s:o, s:s, s:i, s:s, s:o, s:o, s:o, s:I, s:I, s:I, s:I}", "folder",
-                                 cli_text(values->output), "chipset", device->chipset->sm, "soc_model",
-                                 device->chipset->soc_model, "arch", device->chipset->arch, "runtime",
-                                 cli_text(device->runtime.id), "sdk", cli_text(summary->sdk), "graph",
-                                 cli_text(summary->graph), "context_bytes", (json_int_t)summary->context_bytes,
-                                 "inputs", (json_int_t)summary->n_inputs, "outputs",
-                                 (json_int_t)summary->n_outputs, "inferences", (json_int_t)summary->n_results));
-    } else if (!values->answer.quiet) {
-        printf("%s: context of %llu bytes for %s (soc_model %d, %s) by SDK %s\n"
-               "%zu input%s, %zu output%s, %zu inference%s; README.txt says how to run them\n",
-               values->output, (unsigned long long)summary->context_bytes, device->chipset->sm,
-               device->chipset->soc_model, device->chipset->arch, summary->sdk, summary->n_inputs,
-               summary->n_inputs == 1 ? "" : "s", summary->n_outputs, summary->n_outputs == 1 ? "" : "s",
-               summary->n_results, summary->n_results == 1 ? "" : "s");
-    }
-}
-
 static enum nd_status prepare(const struct values *values, const struct nd_model *model, struct nd_error *err)
 {
     const struct cli_list specs = cli_probes_or_default(&values->probes);
@@ -80,7 +58,23 @@ static enum nd_status prepare(const struct values *values, const struct nd_model
     CLI_TRY(nd_prepare(
         &(struct nd_workload){model, &device, (const struct nd_probe *const *)probes.items, probes.n},
         values->output, &options, &summary, err));
-    report(values, &device, &summary);
+    if (values->answer.json) {
+        cli_print_json(ND_DOCUMENT_PREPARED,
+                       json_pack("{s:o, s:s, s:i, s:s, s:o, s:o, s:o, s:I, s:I, s:I, s:I}", "folder",
+                                 cli_text(values->output), "chipset", device.chipset->sm, "soc_model",
+                                 device.chipset->soc_model, "arch", device.chipset->arch, "runtime",
+                                 cli_text(device.runtime.id), "sdk", cli_text(summary.sdk), "graph",
+                                 cli_text(summary.graph), "context_bytes", (json_int_t)summary.context_bytes,
+                                 "inputs", (json_int_t)summary.n_inputs, "outputs",
+                                 (json_int_t)summary.n_outputs, "inferences", (json_int_t)summary.n_results));
+    } else if (!values->answer.quiet) {
+        printf("%s: context of %llu bytes for %s (soc_model %d, %s) by SDK %s\n"
+               "%zu input%s, %zu output%s, %zu inference%s; README.txt says how to run them\n",
+               values->output, (unsigned long long)summary.context_bytes, device.chipset->sm,
+               device.chipset->soc_model, device.chipset->arch, summary.sdk, summary.n_inputs,
+               summary.n_inputs == 1 ? "" : "s", summary.n_outputs, summary.n_outputs == 1 ? "" : "s",
+               summary.n_results, summary.n_results == 1 ? "" : "s");
+    }
     return ND_OK;
 }
 

@@ -43,29 +43,6 @@ static json_t *joined(const json_t *words, const char *separator)
 
 /* ---- list ---- */
 
-static json_t *list_row(const struct nd_runtime_info *info)
-{
-    json_t *uses = json_array();
-    bool has_backend = info->backend_library != NULL;
-    bool is_sim = has_backend && strcmp(info->abi, "x86_64-linux") == 0;
-    if (info->ort_library != NULL)
-        json_array_append_new(uses, json_string("cpu"));
-    if (info->ort_library != NULL && info->provider_library != NULL && has_backend)
-        json_array_append_new(uses, json_string(is_sim ? "htp-sim" : "htp"));
-    if (info->net_run != NULL && has_backend)
-        json_array_append_new(uses, json_string("qnn-net-run"));
-    json_t *use = joined(uses, ", ");
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:I}", "runtime",
-                     cli_text(info->id), "abi", cli_text(info->abi), "onnxruntime", cli_text(info->ort_version),
-                     "onnxruntime_qnn", cli_text(info->provider_version), "build_id",
-                     info->build_id != NULL ? cli_text(info->build_id) : json_null(), "installed",
-                     info->missing == NULL, "added", info->is_added, "uses", uses, "use", use, "archs",
-                     cli_text(info->archs != NULL ? info->archs : (is_sim ? "all (simulator)" : "-")), "folder",
-                     cli_text(info->folder), "state",
-                     cli_text(info->missing != NULL ? info->missing : "installed"), "files",
-                     (json_int_t)info->n_files);
-}
-
 static const struct nd_report_column list_columns[] = {{"runtime", "RUNTIME"},
                                                        {"abi", "ABI"},
                                                        {"onnxruntime", "ORT"},
@@ -116,8 +93,30 @@ static int run_list(const struct values *values)
     if (nd_runtimes_list(&list, &err) != ND_OK)
         return cli_report_error(&err);
     json_t *rows = json_array();
-    for (size_t i = 0; i < list.n; i++)
-        json_array_append_new(rows, list_row(&list.items[i]));
+    for (size_t i = 0; i < list.n; i++) {
+        const struct nd_runtime_info *info = &list.items[i];
+        json_t *uses = json_array();
+        bool has_backend = info->backend_library != NULL;
+        bool is_sim = has_backend && strcmp(info->abi, "x86_64-linux") == 0;
+        if (info->ort_library != NULL)
+            json_array_append_new(uses, json_string("cpu"));
+        if (info->ort_library != NULL && info->provider_library != NULL && has_backend)
+            json_array_append_new(uses, json_string(is_sim ? "htp-sim" : "htp"));
+        if (info->net_run != NULL && has_backend)
+            json_array_append_new(uses, json_string("qnn-net-run"));
+        json_t *use = joined(uses, ", ");
+        json_array_append_new(
+            rows,
+            json_pack("{s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:I}", "runtime",
+                      cli_text(info->id), "abi", cli_text(info->abi), "onnxruntime",
+                      cli_text(info->ort_version), "onnxruntime_qnn", cli_text(info->provider_version),
+                      "build_id", info->build_id != NULL ? cli_text(info->build_id) : json_null(), "installed",
+                      info->missing == NULL, "added", info->is_added, "uses", uses, "use", use, "archs",
+                      cli_text(info->archs != NULL ? info->archs : (is_sim ? "all (simulator)" : "-")),
+                      "folder", cli_text(info->folder), "state",
+                      cli_text(info->missing != NULL ? info->missing : "installed"), "files",
+                      (json_int_t)info->n_files));
+    }
     return values->json || values->verbose
                ? cli_print_rows(ND_DOCUMENT_RUNTIMES, "runtimes", rows, list_columns, values->json)
                : print_list(rows, list.folder);

@@ -286,33 +286,29 @@ static enum nd_status count_tried(struct search *s, const size_t *hit, size_t n_
 
 /* ---- what is said ---- */
 
-static void put_number(struct nd_strbuf *out, const struct condition *c)
-{
-    const char *noun = c->fact->kind == ND_FACT_NAME_NUMBER ? c->fact->key
-                       : c->fact->kind == ND_FACT_RANK      ? "rank"
-                       : c->fact->kind == ND_FACT_DIMENSION ? "dimension "
-                       : c->fact->kind == ND_FACT_ELEMENTS  ? "element count"
-                                                            : "sample index";
-    nd_strbuf_printf(out, "with %s%s", noun, c->fact->kind == ND_FACT_DIMENSION ? c->fact->key : "");
-    if (c->relation <= AT_MOST)
-        nd_strbuf_printf(out, " %s %" PRId64,
-                         c->relation == EQUAL ? "=" : (c->relation == AT_LEAST ? ">=" : "<="), c->value);
-    else if (c->modulus == 2)
-        nd_strbuf_puts(out, c->relation == REMAINDER && c->value == 0 ? " even" : " odd");
-    else if (c->relation == REMAINDER && c->value != 0)
-        nd_strbuf_printf(out, " = %" PRId64 " modulo %" PRId64, c->value, c->modulus);
-    else
-        nd_strbuf_printf(out, " %sa multiple of %" PRId64, c->relation == REMAINDER ? "" : "not ", c->modulus);
-}
-
 static char *say(const struct condition *c)
 {
     const char *key = c->fact->key;
     struct nd_strbuf out = {0};
     bool is_not = c->relation == HAS_NOT;
-    if (is_numeric(c->fact->kind))
-        put_number(&out, c);
-    else if (c->fact->kind == ND_FACT_NAME_PART)
+    if (is_numeric(c->fact->kind)) {
+        const char *noun = c->fact->kind == ND_FACT_NAME_NUMBER ? c->fact->key
+                           : c->fact->kind == ND_FACT_RANK      ? "rank"
+                           : c->fact->kind == ND_FACT_DIMENSION ? "dimension "
+                           : c->fact->kind == ND_FACT_ELEMENTS  ? "element count"
+                                                                : "sample index";
+        nd_strbuf_printf(&out, "with %s%s", noun, c->fact->kind == ND_FACT_DIMENSION ? c->fact->key : "");
+        if (c->relation <= AT_MOST)
+            nd_strbuf_printf(&out, " %s %" PRId64,
+                             c->relation == EQUAL ? "=" : (c->relation == AT_LEAST ? ">=" : "<="), c->value);
+        else if (c->modulus == 2)
+            nd_strbuf_puts(&out, c->relation == REMAINDER && c->value == 0 ? " even" : " odd");
+        else if (c->relation == REMAINDER && c->value != 0)
+            nd_strbuf_printf(&out, " = %" PRId64 " modulo %" PRId64, c->value, c->modulus);
+        else
+            nd_strbuf_printf(&out, " %sa multiple of %" PRId64, c->relation == REMAINDER ? "" : "not ",
+                             c->modulus);
+    } else if (c->fact->kind == ND_FACT_NAME_PART)
         nd_strbuf_printf(&out, "%s '%s' in the name", is_not ? "without" : "with", key);
     else if (c->fact->kind == ND_FACT_NAME_BEGIN || c->fact->kind == ND_FACT_NAME_END)
         nd_strbuf_printf(&out, "with a name that %s with '%s'",

@@ -261,24 +261,6 @@ static bool is_classified(const struct nd_top1 *row)
     return row->has_labels && row->n_classes >= 2 && row->max_label >= row->n_classes / 2;
 }
 
-/* Whether every capture, the reference too, is right no more often than by chance: comparison->broken_top1. */
-static void conclude_chance(struct nd_comparison *comparison)
-{
-    comparison->broken_top1 = SIZE_MAX;
-    for (size_t i = 0; i < comparison->n_top1; i++) {
-        const struct nd_top1 *row = &comparison->top1[i];
-        if (!is_classified(row))
-            continue;
-        /* One output that is right speaks for the reference, the labels and what was fed. */
-        if (!is_row_of_chance(comparison, row)) {
-            comparison->broken_top1 = SIZE_MAX;
-            return;
-        }
-        if (comparison->broken_top1 == SIZE_MAX)
-            comparison->broken_top1 = i;
-    }
-}
-
 /* Scores of classes lie along one axis; masks, boxes and feature maps along more. Landmarks, anchors and
  * features do so, too: without labels a Softmax, a name, or as many values as ImageNet has classes must speak
  * for classes. */
@@ -341,7 +323,20 @@ void nd_accuracy_conclude(struct nd_comparison *comparison)
             p->is_significant = p->p_value < 0.05;
         }
     }
-    conclude_chance(comparison);
+    /* Whether every capture, the reference too, is right no more often than by chance. */
+    comparison->broken_top1 = SIZE_MAX;
+    for (size_t i = 0; i < comparison->n_top1; i++) {
+        const struct nd_top1 *row = &comparison->top1[i];
+        if (!is_classified(row))
+            continue;
+        /* One output that is right speaks for the reference, the labels and what was fed. */
+        if (!is_row_of_chance(comparison, row)) {
+            comparison->broken_top1 = SIZE_MAX;
+            return;
+        }
+        if (comparison->broken_top1 == SIZE_MAX)
+            comparison->broken_top1 = i;
+    }
 }
 
 /* ---- samples whose predicted class changed ---- */

@@ -338,8 +338,11 @@ static void set_warm_up(const struct nd_latency_options *options, const double *
 
 /* ---- summary ---- */
 
-static void set_quantiles(const struct nd_timed *timed, struct nd_latency *out)
+static enum nd_status summarise(struct nd_timed *timed, const struct nd_latency_options *options,
+                                struct nd_latency *out, struct nd_error *err)
 {
+    memcpy(timed->sorted, timed->us, timed->n * sizeof *timed->us);
+    nd_series_sort(timed->sorted, timed->n);
     const double *sorted = timed->sorted;
     double sum = 0;
     for (size_t i = 0; i < timed->n; i++)
@@ -353,14 +356,6 @@ static void set_quantiles(const struct nd_timed *timed, struct nd_latency *out)
     for (size_t i = 0; i < timed->n; i++)
         timed->scratch[i] = fabs(sorted[i] - out->median_us);
     out->mad_us = nd_series_median(timed->scratch, timed->n);
-}
-
-static enum nd_status summarise(struct nd_timed *timed, const struct nd_latency_options *options,
-                                struct nd_latency *out, struct nd_error *err)
-{
-    memcpy(timed->sorted, timed->us, timed->n * sizeof *timed->us);
-    nd_series_sort(timed->sorted, timed->n);
-    set_quantiles(timed, out);
     out->tick_us = nd_series_tick(timed->sorted, timed->n);
     out->autocorrelation = nd_series_autocorrelation(timed->us, timed->n);
     struct nd_series_cv cv;

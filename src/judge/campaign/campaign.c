@@ -217,17 +217,14 @@ static void device_deinit(struct nd_campaign_device *device)
     *device = (struct nd_campaign_device){0};
 }
 
-static void model_deinit(struct nd_campaign_model *model)
-{
-    ND_FREE_ALL(model->name, model->quantised, model->float_model);
-    nd_texts_deinit(&model->probes);
-    nd_texts_deinit(&model->dims);
-}
-
 void nd_campaign_deinit(struct nd_campaign *campaign)
 {
-    for (size_t i = 0; i < campaign->n_models; i++)
-        model_deinit(&campaign->models[i]);
+    for (size_t i = 0; i < campaign->n_models; i++) {
+        struct nd_campaign_model *model = &campaign->models[i];
+        ND_FREE_ALL(model->name, model->quantised, model->float_model);
+        nd_texts_deinit(&model->probes);
+        nd_texts_deinit(&model->dims);
+    }
     for (size_t i = 0; i < campaign->n_devices; i++)
         device_deinit(&campaign->devices[i]);
     ND_FREE_ALL(campaign->models, campaign->devices);

@@ -147,28 +147,6 @@ static struct nd_qualified_share share_of(const struct nd_proportion *p)
     return (struct nd_qualified_share){(size_t)p->k, (size_t)p->n, p->share, p->interval};
 }
 
-/* What the discordant samples come to as evidence, in their order: what one who looked after every sample would
- * have seen. */
-static void find_evidence(const struct nd_accuracy_study *study, const int64_t *ref, const int64_t *test,
-                          struct nd_qualified_pair *out)
-{
-    struct nd_sequential_evidence evidence = {0};
-    size_t n = 0; /* samples with a label */
-    out->stop = SIZE_MAX;
-    for (size_t i = 0; i < study->n_samples; i++) {
-        bool is_ref_right = ref[i] == study->labels[i], is_test_right = test[i] == study->labels[i];
-        if (study->labels[i] < 0)
-            continue;
-        n++;
-        if (is_ref_right != is_test_right)
-            nd_evidence_add(&evidence, is_test_right);
-        if (out->stop == SIZE_MAX && nd_evidence_suffices(&evidence, ND_EVIDENCE_STOP))
-            out->stop = n;
-    }
-    out->e_value = exp(evidence.log_e);
-    out->largest_e = exp(evidence.log_e_max);
-}
-
 struct nd_paired_question nd_qualify_question(double margin, double confidence, double power)
 {
     return (struct nd_paired_question){ND_QUESTION_NONINFERIOR, margin, 1 - confidence, power};
@@ -249,7 +227,23 @@ static void add_pair(const struct nd_qualification *q, const struct nd_qualify_m
         .n_samples_needed = (size_t)asked.answer.n_needed,
         .gate = asked.rule,
     };
-    find_evidence(study, ref, test, pair);
+    /* What the discordant samples come to as evidence, in their order: what one who looked after every sample
+     * would have seen. */
+    struct nd_sequential_evidence evidence = {0};
+    size_t n = 0; /* samples with a label */
+    pair->stop = SIZE_MAX;
+    for (size_t i = 0; i < study->n_samples; i++) {
+        bool is_ref_right = ref[i] == study->labels[i], is_test_right = test[i] == study->labels[i];
+        if (study->labels[i] < 0)
+            continue;
+        n++;
+        if (is_ref_right != is_test_right)
+            nd_evidence_add(&evidence, is_test_right);
+        if (pair->stop == SIZE_MAX && nd_evidence_suffices(&evidence, ND_EVIDENCE_STOP))
+            pair->stop = n;
+    }
+    pair->e_value = exp(evidence.log_e);
+    pair->largest_e = exp(evidence.log_e_max);
 }
 
 /* Every device against one reference, with Holm's p-values over all of them. */

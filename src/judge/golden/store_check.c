@@ -16,29 +16,6 @@ static bool is_listed(const struct nd_golden_tensor *tensor, const char *probe)
     return false;
 }
 
-/* Unknown as soon as one of the probes is: the largest of the others would say too little. */
-static void measure(const struct nd_comparison *c, struct nd_golden_tensor *tensor)
-{
-    size_t e = 0;
-    while (e < c->n_tensors && strcmp(c->tensors[e].name, tensor->name) != 0)
-        e++;
-    tensor->is_known = e < c->n_tensors;
-    for (size_t p = 0; tensor->is_known && p < c->n_probes; p++) {
-        if (!is_listed(tensor, c->probes[p].name))
-            continue;
-        const struct nd_compared_part *part = &c->tensors[e].pairs[0].probes[p];
-        const struct nd_difference *d = &part->difference;
-        tensor->is_known = part->coverage != ND_COVERAGE_NONE && d->has_values && !d->is_mixed;
-        tensor->has_lsb = d->is_integer;
-        tensor->n_elems += d->n_elems;
-        tensor->n_differing += d->n_differing;
-        tensor->max_lsb = d->max_lsb > tensor->max_lsb ? d->max_lsb : tensor->max_lsb;
-        tensor->has_error = tensor->has_error || d->has_errors;
-        tensor->max_abs = d->has_errors ? fmax(tensor->max_abs, d->abs.max) : tensor->max_abs;
-    }
-    tensor->is_known = tensor->is_known && tensor->n_elems > 0;
-}
-
 /* Fills how much each of the tensors differs that differ (of plain records). It is not known without ref
  * (nullable), or where a side keeps digests only. ND_ERR_MEMORY. */
 static enum nd_status nd_store_measure(const struct nd_capture *ref, const struct nd_capture *test,
@@ -54,8 +31,28 @@ static enum nd_status nd_store_measure(const struct nd_capture *ref, const struc
     /* What cannot be compared in numbers leaves them unknown; the digests still count. */
     if (status != ND_OK)
         return status == ND_ERR_MEMORY ? status : ND_OK;
-    for (size_t i = 0; i < difference->n_different; i++)
-        measure(compared, &difference->different[i]);
+    for (size_t i = 0; i < difference->n_different; i++) {
+        /* Unknown as soon as one of the probes is: the largest of the others would say too little. */
+        struct nd_golden_tensor *tensor = &difference->different[i];
+        size_t e = 0;
+        while (e < compared->n_tensors && strcmp(compared->tensors[e].name, tensor->name) != 0)
+            e++;
+        tensor->is_known = e < compared->n_tensors;
+        for (size_t p = 0; tensor->is_known && p < compared->n_probes; p++) {
+            if (!is_listed(tensor, compared->probes[p].name))
+                continue;
+            const struct nd_compared_part *part = &compared->tensors[e].pairs[0].probes[p];
+            const struct nd_difference *d = &part->difference;
+            tensor->is_known = part->coverage != ND_COVERAGE_NONE && d->has_values && !d->is_mixed;
+            tensor->has_lsb = d->is_integer;
+            tensor->n_elems += d->n_elems;
+            tensor->n_differing += d->n_differing;
+            tensor->max_lsb = d->max_lsb > tensor->max_lsb ? d->max_lsb : tensor->max_lsb;
+            tensor->has_error = tensor->has_error || d->has_errors;
+            tensor->max_abs = d->has_errors ? fmax(tensor->max_abs, d->abs.max) : tensor->max_abs;
+        }
+        tensor->is_known = tensor->is_known && tensor->n_elems > 0;
+    }
     nd_comparison_destroy(&compared);
     return ND_OK;
 }

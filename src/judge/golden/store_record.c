@@ -102,27 +102,6 @@ static void put_option(struct collected *out, const char *key, const char *value
         put(out, ND_AXIS_OPTIONS, key, value);
 }
 
-static void put_runtime(struct collected *out, const struct nd_capture *capture, const char *key,
-                        const char *value)
-{
-    static const char *const of_sdk[] = {"id", "ort_version", "ort_build_info", "provider_version", NULL};
-    static const char *const of_options[] = {"provider", "optimisation", "threads", "fallback_allowed",
-                                             "passes",   "edges_in",     NULL};
-    size_t n = strlen(key);
-    if (strncmp(key, "library_", 8) == 0) {
-        if (n > 13 && n < 48 && strcmp(key + n - 5, "_path") == 0)
-            put_library(out, capture, key, value);
-    } else if (is_one_of(key, of_sdk)) {
-        put(out, ND_AXIS_SDK, key, value);
-    } else if (is_one_of(key, of_options)) {
-        put(out, ND_AXIS_OPTIONS, key, value);
-    } else if (strncmp(key, "option_", 7) == 0) {
-        put_option(out, key, value);
-    } else if (strstr(key, "version") != NULL || strstr(key, "build") != NULL) {
-        put(out, ND_AXIS_SDK, key, value); /* what later versions may write down of a runtime */
-    }
-}
-
 static void put_attribute(struct collected *out, const struct nd_capture *capture, const struct nd_attr *attr)
 {
     /* How it was called, which one of many it was, and what was sent there: no property of its kind. */
@@ -133,9 +112,25 @@ static void put_attribute(struct collected *out, const struct nd_capture *captur
     else if (attr->type == ND_ATTR_F64)
         snprintf(number, sizeof number, "%a", attr->f64);
     const char *value = attr->type == ND_ATTR_STRING ? attr->string : number;
-    if (strcmp(attr->group, "runtime") == 0)
-        put_runtime(out, capture, attr->key, value);
-    else if (strcmp(attr->group, "device") == 0 && !is_one_of(attr->key, of_one))
+    if (strcmp(attr->group, "runtime") == 0) {
+        const char *key = attr->key;
+        static const char *const of_sdk[] = {"id", "ort_version", "ort_build_info", "provider_version", NULL};
+        static const char *const of_options[] = {"provider", "optimisation", "threads", "fallback_allowed",
+                                                 "passes",   "edges_in",     NULL};
+        size_t n = strlen(key);
+        if (strncmp(key, "library_", 8) == 0) {
+            if (n > 13 && n < 48 && strcmp(key + n - 5, "_path") == 0)
+                put_library(out, capture, key, value);
+        } else if (is_one_of(key, of_sdk)) {
+            put(out, ND_AXIS_SDK, key, value);
+        } else if (is_one_of(key, of_options)) {
+            put(out, ND_AXIS_OPTIONS, key, value);
+        } else if (strncmp(key, "option_", 7) == 0) {
+            put_option(out, key, value);
+        } else if (strstr(key, "version") != NULL || strstr(key, "build") != NULL) {
+            put(out, ND_AXIS_SDK, key, value); /* what later versions may write down of a runtime */
+        }
+    } else if (strcmp(attr->group, "device") == 0 && !is_one_of(attr->key, of_one))
         put(out, ND_AXIS_CHIPSET, attr->key, value);
     else if (strcmp(attr->group, "model") == 0 && strcmp(attr->key, "sha256") == 0)
         put(out, ND_AXIS_MODEL, attr->key, value);

@@ -393,14 +393,6 @@ enum nd_status nd_qualify_plan(struct nd_qualification *q, struct nd_error *err)
     return q->is_one_model ? ND_OK : check_policy(q, err);
 }
 
-static void cell_deinit(struct nd_qualify_cell *cell)
-{
-    nd_capture_close(&cell->capture);
-    nd_device_deinit(&cell->device);
-    nd_model_destroy(&cell->prepared);
-    ND_FREE_ALL(cell->path, cell->relative, cell->failure, cell->broken);
-}
-
 static void model_deinit(struct nd_qualify_model *model, size_t n_devices)
 {
     ND_DEINIT_EACH(nd_accuracy_study_deinit, model->studies, model->n_studies);
@@ -416,8 +408,13 @@ static void model_deinit(struct nd_qualify_model *model, size_t n_devices)
     }
     free(model->comparisons);
     ND_FREE_ITEMS(model->explanations, n_devices);
-    for (size_t i = 0; i < model->n_cells; i++)
-        cell_deinit(&model->cells[i]);
+    for (size_t i = 0; i < model->n_cells; i++) {
+        struct nd_qualify_cell *cell = &model->cells[i];
+        nd_capture_close(&cell->capture);
+        nd_device_deinit(&cell->device);
+        nd_model_destroy(&cell->prepared);
+        ND_FREE_ALL(cell->path, cell->relative, cell->failure, cell->broken);
+    }
     ND_FREE_ALL(model->cells, model->tensors, model->scope_probes);
     for (size_t p = 0; model->probes != NULL && p < model->n_probes; p++)
         nd_probe_destroy(&model->probes[p]);

@@ -404,27 +404,6 @@ static void put_known(struct nd_json *data, double value)
         nd_json_null(data, NULL);
 }
 
-static void put_device_data(struct nd_json *data, const struct nd_page_part *part, const json_t *device,
-                            size_t d)
-{
-    const json_t *layers = nd_doc_get(device, "layers"), *layer;
-    size_t i;
-    nd_json_open_line(data, NULL, '{');
-    nd_json_count(data, "id", d + 1);
-    nd_json_text(data, "label", nd_page_device_label(part, device));
-    nd_json_open_line(data, "layers", '[');
-    json_array_foreach(layers, i, layer) {
-        nd_json_open_line(data, NULL, '[');
-        put_known(data, nd_doc_number(layer, "introduced_mismatch"));
-        put_known(data, nd_doc_number(layer, "passed_on_mismatch"));
-        put_known(data, nd_doc_number(layer, "affected_share"));
-        nd_json_text(data, NULL, layer_state(layer));
-        nd_json_close(data, ']');
-    }
-    nd_json_close(data, ']');
-    nd_json_close(data, '}');
-}
-
 /* Names, operators and inputs are the same on all devices. */
 static void put_graph(struct nd_json *data, const json_t *layers)
 {
@@ -462,8 +441,24 @@ static void put_data(struct nd_json *data, const struct nd_page_part *part, cons
     }
     nd_json_open_line(data, "devices", '[');
     json_array_foreach(devices, d, device) {
-        if (has_layers(device, d))
-            put_device_data(data, part, device, d);
+        if (has_layers(device, d)) {
+            const json_t *layers = nd_doc_get(device, "layers"), *layer;
+            size_t i;
+            nd_json_open_line(data, NULL, '{');
+            nd_json_count(data, "id", d + 1);
+            nd_json_text(data, "label", nd_page_device_label(part, device));
+            nd_json_open_line(data, "layers", '[');
+            json_array_foreach(layers, i, layer) {
+                nd_json_open_line(data, NULL, '[');
+                put_known(data, nd_doc_number(layer, "introduced_mismatch"));
+                put_known(data, nd_doc_number(layer, "passed_on_mismatch"));
+                put_known(data, nd_doc_number(layer, "affected_share"));
+                nd_json_text(data, NULL, layer_state(layer));
+                nd_json_close(data, ']');
+            }
+            nd_json_close(data, ']');
+            nd_json_close(data, '}');
+        }
     }
     nd_json_close(data, ']');
     nd_json_close(data, '}');

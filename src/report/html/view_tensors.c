@@ -169,47 +169,7 @@ static void put_rows(struct nd_page *page, const struct nd_page_part *part, cons
         nd_html_puts(page, "</tbody>\n");
 }
 
-static void put_table(struct nd_page *page, const struct nd_page_part *part, const json_t *tensors)
-{
-    nd_html_scroll(page, "Heat map", true);
-    nd_html_puts(page, "<table class=\"heat by-share\"><caption>Share of the values that differ from the "
-                       "reference's, and the largest difference. &ldquo;=&rdquo;: every bit is equal. ");
-    if (part->groups[0].n_devices > 1) {
-        nd_html_fill(page, "Equal to the reference everywhere: $n. ", part->groups[0].label);
-    }
-    nd_html_puts(page, "</caption>\n<thead><tr><th scope=\"col\">Tensor</th><th scope=\"col\">Operator</th><th "
-                       "scope=\"col\">Type</th>");
-    for (size_t g = 1; g < part->n_groups; g++) {
-        nd_html_fill(page, "<th scope=\"col\">$n</th>", part->groups[g].label);
-    }
-    nd_html_puts(page, "</tr></thead>\n");
-    put_rows(page, part, tensors);
-    nd_html_puts(page, "</table></div>\n");
-}
-
 /* ---- data ---- */
-
-/* The buckets that are not empty. */
-static void put_histogram(struct nd_json *data, const json_t *pair)
-{
-    const json_t *near = nd_doc_get(pair, "histogram"), *tail = nd_doc_get(pair, "histogram_tail");
-    const json_t *bucket;
-    const char *key;
-    json_auto_t *copy = json_object();
-    nd_json_open_line(data, "h", '{');
-    if (json_is_object(near))
-        json_object_update(copy, (json_t *)near);
-    if (json_is_object(tail)) { /* says more of what lies beyond */
-        json_object_del(copy, "<-3");
-        json_object_del(copy, ">3");
-        json_object_update(copy, (json_t *)tail);
-    }
-    json_object_foreach(copy, key, bucket) {
-        if (json_number_value(bucket) > 0)
-            nd_json_int(data, key, json_integer_value(bucket));
-    }
-    nd_json_close(data, '}');
-}
 
 static void put_coordinates(struct nd_json *data, const json_t *worst)
 {
@@ -265,7 +225,24 @@ static void put_cell_data(struct nd_json *data, const json_t *pair, size_t *n_de
     put_known(data, "sqnr", nd_doc_number(pair, "sqnr_db"));
     if (reason[0] != '\0')
         nd_json_text(data, "why", reason);
-    put_histogram(data, pair);
+    /* The buckets that are not empty. */
+    const json_t *near = nd_doc_get(pair, "histogram"), *tail = nd_doc_get(pair, "histogram_tail");
+    const json_t *bucket;
+    const char *key;
+    json_auto_t *copy = json_object();
+    nd_json_open_line(data, "h", '{');
+    if (json_is_object(near))
+        json_object_update(copy, (json_t *)near);
+    if (json_is_object(tail)) { /* says more of what lies beyond */
+        json_object_del(copy, "<-3");
+        json_object_del(copy, ">3");
+        json_object_update(copy, (json_t *)tail);
+    }
+    json_object_foreach(copy, key, bucket) {
+        if (json_number_value(bucket) > 0)
+            nd_json_int(data, key, json_integer_value(bucket));
+    }
+    nd_json_close(data, '}');
     if ((*n_detailed)++ < MAX_DETAILED)
         put_worst(data, pair);
     nd_json_close(data, '}');
@@ -303,8 +280,23 @@ void nd_view_tensors(struct nd_page *page, const struct nd_page_part *part)
             "npudiff report REFERENCE.h5 TEST.h5 -o report.html");
     else if (part->n_groups == 1)
         nd_html_puts(page, "<p>All devices agree in every bit of every tensor.</p>\n");
-    else
-        put_table(page, part, tensors);
+    else {
+        nd_html_scroll(page, "Heat map", true);
+        nd_html_puts(page, "<table class=\"heat by-share\"><caption>Share of the values that differ from the "
+                           "reference's, and the largest difference. &ldquo;=&rdquo;: every bit is equal. ");
+        if (part->groups[0].n_devices > 1) {
+            nd_html_fill(page, "Equal to the reference everywhere: $n. ", part->groups[0].label);
+        }
+        nd_html_puts(page,
+                     "</caption>\n<thead><tr><th scope=\"col\">Tensor</th><th scope=\"col\">Operator</th><th "
+                     "scope=\"col\">Type</th>");
+        for (size_t g = 1; g < part->n_groups; g++) {
+            nd_html_fill(page, "<th scope=\"col\">$n</th>", part->groups[g].label);
+        }
+        nd_html_puts(page, "</tr></thead>\n");
+        put_rows(page, part, tensors);
+        nd_html_puts(page, "</table></div>\n");
+    }
     nd_html_section_end(page);
     if (part->n_groups > 1)
         put_data(&page->data, part, tensors);

@@ -233,27 +233,6 @@ static const char *state_of(const char *verdict)
     return strncmp(verdict, "failed", 6) == 0 || strcmp(verdict, "broken") == 0 ? "fail" : "note";
 }
 
-static void put_changes(struct nd_page *page, const json_t *check)
-{
-    const json_t *list = nd_doc_get(check, "changed"), *change;
-    size_t i;
-    if (json_array_size(list) == 0)
-        return;
-    nd_html_scroll(page, "What changed", false);
-    nd_html_puts(page, "<table class=\"sortable\"><caption>What changed since it was accepted</caption>");
-    nd_html_heads(page, "Of|Setting|Accepted|Now|Follows from");
-    json_array_foreach(list, i, change) {
-        nd_html_puts(page, "<tr>");
-        nd_html_cell(page, nd_doc_text(change, "what"));
-        nd_html_fill(page, "<th scope=\"row\">$n</th>", nd_doc_text(change, "key"));
-        nd_html_cell(page, nd_doc_text(change, "ref"));
-        nd_html_cell(page, nd_doc_text(change, "test"));
-        nd_html_cell(page, nd_doc_text(change, "follows_from"));
-        nd_html_puts(page, "</tr>\n");
-    }
-    nd_html_puts(page, "</tbody></table></div>\n");
-}
-
 static void put_tensors(struct nd_page *page, const json_t *check)
 {
     const json_t *list = nd_doc_get(check, "different"), *tensor;
@@ -296,7 +275,23 @@ static void put_check(struct nd_page *page, const json_t *row)
     }
     nd_html_puts(page, "</div>\n");
     put_tensors(page, check);
-    put_changes(page, check);
+    const json_t *list = nd_doc_get(check, "changed"), *change;
+    size_t i;
+    if (json_array_size(list) == 0)
+        return;
+    nd_html_scroll(page, "What changed", false);
+    nd_html_puts(page, "<table class=\"sortable\"><caption>What changed since it was accepted</caption>");
+    nd_html_heads(page, "Of|Setting|Accepted|Now|Follows from");
+    json_array_foreach(list, i, change) {
+        nd_html_puts(page, "<tr>");
+        nd_html_cell(page, nd_doc_text(change, "what"));
+        nd_html_fill(page, "<th scope=\"row\">$n</th>", nd_doc_text(change, "key"));
+        nd_html_cell(page, nd_doc_text(change, "ref"));
+        nd_html_cell(page, nd_doc_text(change, "test"));
+        nd_html_cell(page, nd_doc_text(change, "follows_from"));
+        nd_html_puts(page, "</tr>\n");
+    }
+    nd_html_puts(page, "</tbody></table></div>\n");
 }
 
 static void put_golden(struct nd_page *page, const struct nd_page_part *part)
@@ -612,27 +607,6 @@ static void put_device_row(struct nd_page *page, const struct nd_page_part *part
     nd_html_puts(page, "</tr>\n");
 }
 
-static void put_devices(struct nd_page *page, const struct nd_page_part *part)
-{
-    const json_t *comparison = part->documents[ND_PAGE_COMPARISON];
-    nd_html_scroll(page, "Devices", false);
-    nd_html_puts(
-        page,
-        "<table class=\"sortable\"><caption>Devices. Those that agree in every bit of every tensor share a "
-        "row; the first device is the reference.</caption>\n<thead><tr><th scope=\"col\">Device</th><th "
-        "scope=\"col\" class=\"n\">Tensors that differ</th><th scope=\"col\">First differs at</th><th "
-        "scope=\"col\" class=\"n\">Output values that differ</th>");
-    if (accuracy_row(comparison) != NULL)
-        nd_html_puts(page, "<th scope=\"col\" class=\"n\">Predictions right</th><th scope=\"col\" "
-                           "class=\"n\">Predictions changed</th>");
-    if (part->documents[ND_PAGE_EXPLANATION] != NULL)
-        nd_html_puts(page, "<th scope=\"col\">Diagnosis</th>");
-    nd_html_puts(page, "</tr></thead>\n<tbody>\n");
-    for (size_t g = 0; g < part->n_groups; g++)
-        put_device_row(page, part, g);
-    nd_html_puts(page, "</tbody></table></div>\n");
-}
-
 /* ---- the card ---- */
 
 static const char *word_of(const char *verdict, bool is_gated)
@@ -862,6 +836,23 @@ void nd_view_verdict(struct nd_page *page, const struct nd_page_part *part)
         put_changed(page, part);
     if (has_comparison || part->documents[ND_PAGE_EXPLANATION] != NULL)
         put_card(page, part);
-    if (has_comparison)
-        put_devices(page, part);
+    if (has_comparison) {
+        const json_t *comparison = part->documents[ND_PAGE_COMPARISON];
+        nd_html_scroll(page, "Devices", false);
+        nd_html_puts(
+            page,
+            "<table class=\"sortable\"><caption>Devices. Those that agree in every bit of every tensor share a "
+            "row; the first device is the reference.</caption>\n<thead><tr><th scope=\"col\">Device</th><th "
+            "scope=\"col\" class=\"n\">Tensors that differ</th><th scope=\"col\">First differs at</th><th "
+            "scope=\"col\" class=\"n\">Output values that differ</th>");
+        if (accuracy_row(comparison) != NULL)
+            nd_html_puts(page, "<th scope=\"col\" class=\"n\">Predictions right</th><th scope=\"col\" "
+                               "class=\"n\">Predictions changed</th>");
+        if (part->documents[ND_PAGE_EXPLANATION] != NULL)
+            nd_html_puts(page, "<th scope=\"col\">Diagnosis</th>");
+        nd_html_puts(page, "</tr></thead>\n<tbody>\n");
+        for (size_t g = 0; g < part->n_groups; g++)
+            put_device_row(page, part, g);
+        nd_html_puts(page, "</tbody></table></div>\n");
+    }
 }

@@ -126,26 +126,6 @@ static void nd_json_put_first(struct nd_json *json, const char *key, const struc
     nd_json_close(json, '}');
 }
 
-/* "4..7": so many elements; those of test < ref are "-7..-4". Only what is not 0. */
-static void put_histogram_tail(struct nd_json *json, const struct nd_difference *d)
-{
-    char name[64];
-    nd_json_open_line(json, "histogram_tail", '{');
-    for (size_t k = ND_LSB_TAIL; k-- > 0;) {
-        snprintf(name, sizeof name, k + 1 < ND_LSB_TAIL ? "-%zu..-%zu" : "<=-%zu",
-                 k + 1 < ND_LSB_TAIL ? ((size_t)8 << k) - 1 : (size_t)4 << k, (size_t)4 << k);
-        if (d->lsb_tail[0][k] > 0)
-            nd_json_count(json, name, d->lsb_tail[0][k]);
-    }
-    for (size_t k = 0; k < ND_LSB_TAIL; k++) {
-        snprintf(name, sizeof name, k + 1 < ND_LSB_TAIL ? "%zu..%zu" : ">=%zu", (size_t)4 << k,
-                 ((size_t)8 << k) - 1);
-        if (d->lsb_tail[1][k] > 0)
-            nd_json_count(json, name, d->lsb_tail[1][k]);
-    }
-    nd_json_close(json, '}');
-}
-
 static void put_counts(struct nd_json *json, struct known known, const struct nd_difference *d)
 {
     nd_json_count_if(json, "samples", known.is_compared, d->n_samples);
@@ -166,7 +146,22 @@ static void put_counts(struct nd_json *json, struct known known, const struct nd
         for (size_t i = 0; i < ND_LSB_BUCKETS; i++)
             nd_json_count(json, names[i], d->lsb_histogram[i]);
         nd_json_close(json, '}');
-        put_histogram_tail(json, d);
+        /* "4..7": so many elements; those of test < ref are "-7..-4". Only what is not 0. */
+        char name[64];
+        nd_json_open_line(json, "histogram_tail", '{');
+        for (size_t k = ND_LSB_TAIL; k-- > 0;) {
+            snprintf(name, sizeof name, k + 1 < ND_LSB_TAIL ? "-%zu..-%zu" : "<=-%zu",
+                     k + 1 < ND_LSB_TAIL ? ((size_t)8 << k) - 1 : (size_t)4 << k, (size_t)4 << k);
+            if (d->lsb_tail[0][k] > 0)
+                nd_json_count(json, name, d->lsb_tail[0][k]);
+        }
+        for (size_t k = 0; k < ND_LSB_TAIL; k++) {
+            snprintf(name, sizeof name, k + 1 < ND_LSB_TAIL ? "%zu..%zu" : ">=%zu", (size_t)4 << k,
+                     ((size_t)8 << k) - 1);
+            if (d->lsb_tail[1][k] > 0)
+                nd_json_count(json, name, d->lsb_tail[1][k]);
+        }
+        nd_json_close(json, '}');
     } else {
         nd_json_null(json, "histogram");
         nd_json_null(json, "histogram_tail");
@@ -508,26 +503,6 @@ static void put_partings(struct nd_json *json, const struct nd_comparison *c)
     }
 }
 
-static void put_top1_pair(struct nd_json *json, const struct nd_top1_pair *pair, bool has_labels)
-{
-    bool is_counted = pair->exists && has_labels;
-    nd_json_open_line(json, NULL, '{');
-    nd_json_count(json, "ref", pair->ref);
-    nd_json_count(json, "test", pair->test);
-    nd_json_count_if(json, "samples", pair->exists, pair->n_samples);
-    nd_json_count_if(json, "agree", pair->exists, pair->n_agree);
-    nd_json_real_if(json, "agreement", pair->exists, pair->agreement);
-    nd_json_count_if(json, "right_to_wrong", is_counted, pair->n_lost);
-    nd_json_count_if(json, "wrong_to_right", is_counted, pair->n_gained);
-    nd_json_count_if(json, "wrong_to_wrong", is_counted, pair->n_changed_wrong);
-    nd_json_real_if(json, "p_value", is_counted, pair->p_value);
-    if (is_counted)
-        nd_json_bool(json, "significant", pair->is_significant);
-    else
-        nd_json_null(json, "significant");
-    nd_json_close(json, '}');
-}
-
 /* null where nobody has looked. */
 static void put_changed(struct nd_json *json, const struct nd_comparison *c, const struct nd_top1 *row)
 {
@@ -575,8 +550,25 @@ static void put_top1(struct nd_json *json, const struct nd_comparison *c, const 
         nd_json_close(json, '}');
     }
     nd_json_open(json, "pairs", '[');
-    for (size_t t = 1; t < c->n_devices; t++)
-        put_top1_pair(json, &row->pairs[t - 1], row->has_labels);
+    for (size_t t = 1; t < c->n_devices; t++) {
+        const struct nd_top1_pair *pair = &row->pairs[t - 1];
+        bool is_counted = pair->exists && row->has_labels;
+        nd_json_open_line(json, NULL, '{');
+        nd_json_count(json, "ref", pair->ref);
+        nd_json_count(json, "test", pair->test);
+        nd_json_count_if(json, "samples", pair->exists, pair->n_samples);
+        nd_json_count_if(json, "agree", pair->exists, pair->n_agree);
+        nd_json_real_if(json, "agreement", pair->exists, pair->agreement);
+        nd_json_count_if(json, "right_to_wrong", is_counted, pair->n_lost);
+        nd_json_count_if(json, "wrong_to_right", is_counted, pair->n_gained);
+        nd_json_count_if(json, "wrong_to_wrong", is_counted, pair->n_changed_wrong);
+        nd_json_real_if(json, "p_value", is_counted, pair->p_value);
+        if (is_counted)
+            nd_json_bool(json, "significant", pair->is_significant);
+        else
+            nd_json_null(json, "significant");
+        nd_json_close(json, '}');
+    }
     nd_json_close(json, ']');
     put_changed(json, c, row);
     nd_json_close(json, '}');

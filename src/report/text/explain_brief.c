@@ -719,25 +719,6 @@ static void put_devices(const struct brief *b)
     }
 }
 
-/* Into so many lines: what is said of healthy devices is left out before a device is. */
-static void put_devices_within(struct brief *b, size_t max_lines, struct nd_strbuf *out)
-{
-    static const char more[] = "... (-v shows more)\n";
-    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf all = {0}, bare = {0};
-    b->out = &all;
-    put_devices(b);
-    b->is_bare = true;
-    b->out = &bare;
-    put_devices(b);
-    if (nd_summary_count_lines(&all) > max_lines && nd_summary_count_lines(&bare) <= max_lines) {
-        nd_summary_append_cut(out, &bare, SIZE_MAX);
-        nd_strbuf_puts(out, more);
-    } else {
-        nd_summary_append_cut(out, &all, max_lines);
-    }
-    out->failed = out->failed || bare.failed;
-}
-
 enum nd_status nd_report_explanation_brief(const struct nd_explanation *explanation,
                                            const struct nd_identification *identification, size_t width,
                                            char **out, struct nd_error *err)
@@ -757,7 +738,22 @@ enum nd_status nd_report_explanation_brief(const struct nd_explanation *explanat
         put_next(&b);
     size_t used =
         nd_summary_count_lines(&text) + nd_summary_count_lines(&quantisation) + nd_summary_count_lines(&next);
-    put_devices_within(&b, used < ND_SUMMARY_LINES ? ND_SUMMARY_LINES - used : 1, &text);
+    /* Into so many lines: what is said of healthy devices is left out before a device is. */
+    size_t max_lines = used < ND_SUMMARY_LINES ? ND_SUMMARY_LINES - used : 1;
+    static const char more[] = "... (-v shows more)\n";
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf all = {0}, bare = {0};
+    b.out = &all;
+    put_devices(&b);
+    b.is_bare = true;
+    b.out = &bare;
+    put_devices(&b);
+    if (nd_summary_count_lines(&all) > max_lines && nd_summary_count_lines(&bare) <= max_lines) {
+        nd_summary_append_cut(&text, &bare, SIZE_MAX);
+        nd_strbuf_puts(&text, more);
+    } else {
+        nd_summary_append_cut(&text, &all, max_lines);
+    }
+    text.failed = text.failed || bare.failed;
     nd_summary_append_cut(&text, &quantisation, SIZE_MAX);
     nd_explain_put_identification(&text, identification, b.width, false);
     nd_summary_append_cut(&text, &next, SIZE_MAX);

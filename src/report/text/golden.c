@@ -526,25 +526,6 @@ static const char *word_of(const char *verdict)
     return verdict;
 }
 
-/* "SAME", "DIFFERS, because of the chipset": the verdict with its reason, as far as it fits a headline. Nobody
- * can say which of two arithmetics of a runtime it is. */
-static void say_verdict(struct nd_strbuf *out, const struct nd_golden_check *check)
-{
-    nd_strbuf_puts(out, word_of(check->verdict));
-    if (check->n_blamed > 0) {
-        bool has_two = nd_golden_has_changed(&check->difference, "id") &&
-                       nd_golden_has_changed(&check->difference, "ort_version");
-        nd_strbuf_puts(out, ", because of ");
-        for (size_t i = 0; i < check->n_blamed; i++)
-            nd_strbuf_printf(out, "%sthe %s%s", i > 0 ? " or " : "", nd_golden_axis_name(check->blamed[i]),
-                             strcmp(check->blamed[i], "sdk") == 0 && has_two
-                                 ? " (QAIRT or ONNX Runtime: both changed)"
-                                 : "");
-    } else if (strcmp(check->verdict, "differs") == 0) {
-        nd_strbuf_puts(out, ", although nothing is known to have changed");
-    }
-}
-
 /* What the verdict leaves to be said. */
 static void put_reason(struct nd_strbuf *out, const struct nd_golden_check *check, size_t width)
 {
@@ -577,7 +558,21 @@ static void put_check(struct nd_strbuf *out, const struct nd_golden_check *check
     const struct nd_golden_difference *d = &check->difference;
     const struct nd_golden_entry *entry = &check->entry;
     struct nd_strbuf verdict = {0};
-    say_verdict(&verdict, check);
+    /* "SAME", "DIFFERS, because of the chipset": the verdict with its reason, as far as it fits a headline.
+     * Nobody can say which of two arithmetics of a runtime it is. */
+    nd_strbuf_puts(&verdict, word_of(check->verdict));
+    if (check->n_blamed > 0) {
+        bool has_two = nd_golden_has_changed(&check->difference, "id") &&
+                       nd_golden_has_changed(&check->difference, "ort_version");
+        nd_strbuf_puts(&verdict, ", because of ");
+        for (size_t i = 0; i < check->n_blamed; i++)
+            nd_strbuf_printf(&verdict, "%sthe %s%s", i > 0 ? " or " : "", nd_golden_axis_name(check->blamed[i]),
+                             strcmp(check->blamed[i], "sdk") == 0 && has_two
+                                 ? " (QAIRT or ONNX Runtime: both changed)"
+                                 : "");
+    } else if (strcmp(check->verdict, "differs") == 0) {
+        nd_strbuf_puts(&verdict, ", although nothing is known to have changed");
+    }
     if (!check->has_entry) {
         nd_summary_put(out, layout->width, 0, 2,
                        "%s: %s: the store has no entry of this model and these probes", verdict.text, name);

@@ -34,24 +34,6 @@ const char *nd_history_letter(size_t value, char buf[static ND_HISTORY_LETTER_BY
 
 /* ---- JSON ---- */
 
-static void put_cells(struct nd_json *json, const struct nd_golden_chart *chart)
-{
-    ND_JSON_LIST(json, "cells", k, chart->chipsets.n * chart->sdks.n) {
-        const struct nd_golden_cell *cell = &chart->cells[k];
-        if (cell->n_accepted == 0)
-            continue;
-        nd_json_open(json, NULL, '{');
-        nd_json_text(json, "chipset", chart->chipsets.items[k / chart->sdks.n]);
-        nd_json_text(json, "sdk", chart->sdks.items[k % chart->sdks.n]);
-        nd_json_text(json, "entry", cell->id);
-        nd_json_count(json, "accepted", cell->n_accepted);
-        nd_json_bool(json, "failed", cell->has_failed);
-        nd_json_bool(json, "repeatable", !cell->is_unstable);
-        nd_json_index(json, "value", cell->value);
-        nd_json_close(json, '}');
-    }
-}
-
 static void put_steps(struct nd_json *json, const struct nd_golden_chart *chart)
 {
     ND_JSON_LIST(json, "steps", i, chart->n_steps) {
@@ -78,7 +60,20 @@ static void put_chart(struct nd_json *json, const struct nd_golden_chart *chart)
     nd_json_texts(json, "probes", chart->probes.items, chart->probes.n);
     nd_json_texts(json, "chipsets", chart->chipsets.items, chart->chipsets.n);
     nd_json_texts(json, "sdks", chart->sdks.items, chart->sdks.n);
-    put_cells(json, chart);
+    ND_JSON_LIST(json, "cells", k, chart->chipsets.n * chart->sdks.n) {
+        const struct nd_golden_cell *cell = &chart->cells[k];
+        if (cell->n_accepted == 0)
+            continue;
+        nd_json_open(json, NULL, '{');
+        nd_json_text(json, "chipset", chart->chipsets.items[k / chart->sdks.n]);
+        nd_json_text(json, "sdk", chart->sdks.items[k % chart->sdks.n]);
+        nd_json_text(json, "entry", cell->id);
+        nd_json_count(json, "accepted", cell->n_accepted);
+        nd_json_bool(json, "failed", cell->has_failed);
+        nd_json_bool(json, "repeatable", !cell->is_unstable);
+        nd_json_index(json, "value", cell->value);
+        nd_json_close(json, '}');
+    }
     put_steps(json, chart);
     ND_JSON_LIST(json, "tensors", t, chart->n_tensors) {
         nd_json_open(json, NULL, '{');

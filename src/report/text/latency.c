@@ -258,25 +258,6 @@ static json_t *number(double value, int digits, const char *unit)
     return isnan(value) ? json_string("-") : json_sprintf("%.*g %s", digits, value, unit);
 }
 
-static void put_table(struct nd_strbuf *out, const struct nd_latency_series *series, size_t n)
-{
-    static const struct nd_report_column columns[] = {
-        {"file", "FILE"}, {"probe", "PROBE"}, {"timed", "TIMED"},     {"median", "MEDIAN"}, {"p99", "P99"},
-        {"cv", "CV"},     {"modes", "MODES"}, {"verdict", "VERDICT"}, {NULL, NULL}};
-    json_auto_t *rows = json_array();
-    for (size_t i = 0; i < n; i++) {
-        const struct nd_latency_series *e = &series[i];
-        const struct nd_latency *l = &e->latency;
-        nd_tree_append(rows,
-                       json_pack("{s:o, s:o, s:I, s:o, s:o, s:o, s:i, s:s}", "file", nd_json_string(e->file),
-                                 "probe", nd_json_string(e->probe != NULL ? e->probe : "-"), "timed",
-                                 (json_int_t)l->n_timed, "median", number(l->median_us, 5, "us"), "p99",
-                                 number(l->p99_us, 5, "us"), "cv", number(100 * l->cv, 3, "%"), "modes",
-                                 l->is_bimodal ? 2 : 1, "verdict", nd_latency_verdict_name(l->verdict)));
-    }
-    nd_rows_put(out, rows, columns);
-}
-
 enum nd_status nd_report_latency_text(const struct nd_latency_series *series, size_t n,
                                       const struct nd_latency_options *options, char **out,
                                       struct nd_error *err)
@@ -287,8 +268,23 @@ enum nd_status nd_report_latency_text(const struct nd_latency_series *series, si
         put_series(&buf, &series[i], options);
         n_min = series[i].latency.n_timed < n_min ? series[i].latency.n_timed : n_min;
     }
-    if (n > 1)
-        put_table(&buf, series, n);
+    if (n > 1) {
+        static const struct nd_report_column columns[] = {
+            {"file", "FILE"}, {"probe", "PROBE"}, {"timed", "TIMED"},     {"median", "MEDIAN"}, {"p99", "P99"},
+            {"cv", "CV"},     {"modes", "MODES"}, {"verdict", "VERDICT"}, {NULL, NULL}};
+        json_auto_t *rows = json_array();
+        for (size_t i = 0; i < n; i++) {
+            const struct nd_latency_series *e = &series[i];
+            const struct nd_latency *l = &e->latency;
+            nd_tree_append(
+                rows, json_pack("{s:o, s:o, s:I, s:o, s:o, s:o, s:i, s:s}", "file", nd_json_string(e->file),
+                                "probe", nd_json_string(e->probe != NULL ? e->probe : "-"), "timed",
+                                (json_int_t)l->n_timed, "median", number(l->median_us, 5, "us"), "p99",
+                                number(l->p99_us, 5, "us"), "cv", number(100 * l->cv, 3, "%"), "modes",
+                                l->is_bimodal ? 2 : 1, "verdict", nd_latency_verdict_name(l->verdict)));
+        }
+        nd_rows_put(&buf, rows, columns);
+    }
     put_rule(&buf, options, n_min);
     return nd_text_end(&buf, out, err);
 }

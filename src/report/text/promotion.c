@@ -145,8 +145,12 @@ static void say_layers(struct nd_report_screen *screen, const struct nd_promoted
                          "PRODUCTS: multiply-adds at 16 bits. COST: their share, or that of the bytes.\n");
 }
 
-static void say_devices(struct nd_report_screen *screen, const struct nd_promoted *promoted)
+enum nd_status nd_report_promotion_brief(const struct nd_promoted *promoted, size_t width, char **out,
+                                         struct nd_error *err)
 {
+    struct nd_report_screen *screen = nd_report_screen_create(width);
+    say_headline(screen, promoted);
+    say_layers(screen, promoted);
     static const struct nd_report_column columns[] = {{"device", "DEVICE"},
                                                       {"before", "DB BEFORE"},
                                                       {"after", "DB AFTER"},
@@ -167,15 +171,6 @@ static void say_devices(struct nd_report_screen *screen, const struct nd_promote
     nd_report_screen_put(screen, "\nSignal-to-noise ratio of the outputs to the float model, %zu sample%s:\n",
                          promoted->n_samples, promoted->n_samples == 1 ? "" : "s");
     nd_screen_rows(screen, rows, columns, "-v shows all");
-}
-
-enum nd_status nd_report_promotion_brief(const struct nd_promoted *promoted, size_t width, char **out,
-                                         struct nd_error *err)
-{
-    struct nd_report_screen *screen = nd_report_screen_create(width);
-    say_headline(screen, promoted);
-    say_layers(screen, promoted);
-    say_devices(screen, promoted);
     /* Proposals that were not kept are told of by number. */
     size_t n_useless = n_of(promoted, ND_PROMOTE_NO_GAIN), n_refused = n_of(promoted, ND_PROMOTE_REFUSED),
            n_dear = n_of(promoted, ND_PROMOTE_OVER_BUDGET);

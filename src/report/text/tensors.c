@@ -134,17 +134,6 @@ struct marks {
         is_label;
 };
 
-static void format_size(const struct nd_difference *d, char buf[static CELL_BYTES])
-{
-    char number[ND_NUMBER_BYTES];
-    if (d->is_integer)
-        snprintf(buf, CELL_BYTES, "±%s", nd_format_count(d->max_lsb, number));
-    else if (d->has_steps)
-        snprintf(buf, CELL_BYTES, "±%s", nd_format_short(d->max_steps, number));
-    else
-        snprintf(buf, CELL_BYTES, "%sulp", nd_format_count(d->max_ulp, number));
-}
-
 /* "=", "12.3% ±1", "0.02% 5ulp", "3/8 smp", "n/c"; then marks. */
 static void add_cell(struct nd_table *table, const struct nd_comparison *c,
                      const struct nd_compared_tensor *tensor, size_t test, struct marks *marks)
@@ -166,7 +155,13 @@ static void add_cell(struct nd_table *table, const struct nd_comparison *c,
     } else if (d->n_differing > 0) {
         /* Where nothing but NaN and infinities differs there is no largest difference. */
         bool has_size = d->n_nan_mismatch + d->n_nan_payload + d->n_inf_mismatch < d->n_differing;
-        format_size(d, size);
+        char number[ND_NUMBER_BYTES];
+        if (d->is_integer)
+            snprintf(size, CELL_BYTES, "±%s", nd_format_count(d->max_lsb, number));
+        else if (d->has_steps)
+            snprintf(size, CELL_BYTES, "±%s", nd_format_short(d->max_steps, number));
+        else
+            snprintf(size, CELL_BYTES, "%sulp", nd_format_count(d->max_ulp, number));
         snprintf(value, sizeof value, "%s%s%s", nd_format_share(d->n_differing, d->n_elems, share),
                  has_size ? " " : "", has_size ? size : "");
     }

@@ -418,17 +418,16 @@ static void nd_signal_copy(const struct nd_difference *from, struct nd_differenc
 
 static enum nd_status finish(struct channel_work *w, struct nd_compared_pair *pair, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     size_t n_differing = 0;
     for (size_t p = 0; p < w->alignment->n_probes; p++)
         n_differing += pair->probes[p].difference.n_samples_differing > 0;
     pair->channels = nd_calloc(w->n_channels, sizeof *pair->channels);
     ND_TRY_MEMORY(pair->channels != NULL, err);
     pair->n_channels = w->n_channels;
-    for (size_t c = 0; c < w->n_channels && status == ND_OK; c++) {
+    for (size_t c = 0; c < w->n_channels; c++) {
         struct nd_difference *d = &pair->channels[c];
-        status = nd_pair_state_finish(w->states[c], &w->contexts[c], d, err);
-        if (status == ND_OK && n_differing > 1) {
+        ND_TRY(nd_pair_state_finish(w->states[c], &w->contexts[c], d, err));
+        if (n_differing > 1) {
             /* The samples of several probes have no signal in common: section 7. */
             d->has_signal = false;
             nd_signal_copy(NULL, d);
@@ -437,7 +436,7 @@ static enum nd_status finish(struct channel_work *w, struct nd_compared_pair *pa
         for (size_t i = 0; i < d->n_worst; i++)
             widen(w, c, &d->worst[i].place);
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status compare_pair(struct channel_work *w, struct nd_compared_pair *pair, struct nd_error *err)

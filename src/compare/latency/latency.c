@@ -34,23 +34,6 @@ static void level_bounds(const struct nd_level_change *changes, size_t n_changes
     *to = k < n_changes ? changes[k].at : n;
 }
 
-static void remove_levels(struct nd_timed *timed, const struct nd_level_change *changes, struct nd_latency *out)
-{
-    double before = NAN;
-    for (size_t k = 0; k <= out->n_changes; k++) {
-        size_t from, to;
-        level_bounds(changes, out->n_changes, timed->n, k, &from, &to);
-        double median_us = median_of(timed, timed->us, from, to);
-        double median = median_of(timed, timed->levels, from, to);
-        for (size_t i = from; i < to; i++)
-            timed->levels[i] -= median;
-        if (k > 0)
-            out->changes[k - 1] =
-                (struct nd_latency_change){timed->index[from], before, median_us, changes[k - 1].p};
-        before = median_us;
-    }
-}
-
 /* ---- modes ---- */
 
 /* Every n_thin-th run, sorted, into scratch; of very many an even choice of the sorted ones. */
@@ -216,7 +199,19 @@ static enum nd_status nd_latency_find_modes(struct nd_timed *timed, const struct
     out->n_changes = changes.n;
     if (status != ND_OK)
         return status;
-    remove_levels(timed, items, out);
+    double before = NAN;
+    for (size_t k = 0; k <= out->n_changes; k++) {
+        size_t from, to;
+        level_bounds(items, out->n_changes, timed->n, k, &from, &to);
+        double median_us = median_of(timed, timed->us, from, to);
+        double median = median_of(timed, timed->levels, from, to);
+        for (size_t i = from; i < to; i++)
+            timed->levels[i] -= median;
+        if (k > 0)
+            out->changes[k - 1] =
+                (struct nd_latency_change){timed->index[from], before, median_us, items[k - 1].p};
+        before = median_us;
+    }
     double phi = nd_series_autocorrelation(timed->levels, timed->n);
     out->level_autocorrelation = phi;
     if (phi > correlated)

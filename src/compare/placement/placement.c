@@ -292,23 +292,6 @@ static void hear(struct nd_placing *placing, size_t at, const char *provider, co
     }
 }
 
-static void hear_kernels(struct nd_placing *placing)
-{
-    const struct nd_ort_profile *profile = &placing->profile;
-    for (size_t i = 0; placing->has_profile && i < profile->n_kernels; i++) {
-        const struct nd_kernel *kernel = &profile->kernels[i];
-        size_t at = nd_names_find(&placing->run_names, kernel->name);
-        if (at == SIZE_MAX)
-            continue; /* a fused one */
-        hear(placing, at, kernel->provider, "profile");
-        if (profile->n_runs > 1) {
-            double us = kernel->total_us / (double)(profile->n_runs - 1);
-            double *sum = &placing->nodes[at].profile_us;
-            *sum = isnan(*sum) ? us : *sum + us;
-        }
-    }
-}
-
 static enum nd_status hear_provider(struct nd_placing *placing, struct nd_error *err)
 {
     for (size_t i = 0; placing->has_csv && placing->report.is_npu && i < placing->csv.n_events; i++) {
@@ -340,7 +323,19 @@ static enum nd_status match_nodes(struct nd_placing *placing, struct nd_error *e
         if (nd_names_find(&placing->run_names, name) == SIZE_MAX && !nd_names_add(&placing->run_names, name, i))
             return nd_fail_memory(err);
     }
-    hear_kernels(placing);
+    const struct nd_ort_profile *profile = &placing->profile;
+    for (size_t i = 0; placing->has_profile && i < profile->n_kernels; i++) {
+        const struct nd_kernel *kernel = &profile->kernels[i];
+        size_t at = nd_names_find(&placing->run_names, kernel->name);
+        if (at == SIZE_MAX)
+            continue; /* a fused one */
+        hear(placing, at, kernel->provider, "profile");
+        if (profile->n_runs > 1) {
+            double us = kernel->total_us / (double)(profile->n_runs - 1);
+            double *sum = &placing->nodes[at].profile_us;
+            *sum = isnan(*sum) ? us : *sum + us;
+        }
+    }
     return hear_provider(placing, err);
 }
 
@@ -693,28 +688,6 @@ static enum nd_status read_profiles(struct nd_placing *placing, struct nd_error 
     return ND_OK;
 }
 
-static void list_events(struct nd_placing *placing)
-{
-    const struct nd_qnn_csv *csv = &placing->csv;
-    if (csv->n_malformed > 0)
-        add_problem(placing, "profile 'qnn-profile': %zu lines are no rows, the first is line %zu",
-                    csv->n_malformed, csv->first_malformed);
-    if (csv->is_truncated)
-        add_problem(placing, "profile 'qnn-profile': the last line is cut off");
-    if (csv->n_dropped > 0)
-        add_problem(placing, "profile 'qnn-profile': %zu rows of too many different events are left out",
-                    csv->n_dropped);
-    if (csv->unknown[0] != '\0')
-        add_problem(placing, "profile 'qnn-profile': not known: %s", csv->unknown);
-    placing->events = nd_arena_calloc(placing->arena, csv->n_events, sizeof *placing->events);
-    for (size_t i = 0; placing->events != NULL && i < csv->n_events; i++) {
-        const struct nd_qnn_event *event = &csv->events[i];
-        placing->events[i] =
-            (struct nd_provider_event){event->message, event->identifier, event->unit, event->n, event->total};
-    }
-    placing->report.n_events = csv->n_events;
-}
-
 /* Shapes as the model declares them, where it does not as the device showed them, then what follows. */
 static enum nd_status weigh_nodes(struct nd_placing *placing, struct nd_error *err)
 {
@@ -829,8 +802,26 @@ static enum nd_status examine(struct nd_placing *placing, struct nd_error *err)
                                                         placing_where(placing, provider)};
     }
     placing->report.n_tensors = n;
-    if (placing->has_csv)
-        list_events(placing);
+    if (placing->has_csv) {
+        const struct nd_qnn_csv *csv = &placing->csv;
+        if (csv->n_malformed > 0)
+            add_problem(placing, "profile 'qnn-profile': %zu lines are no rows, the first is line %zu",
+                        csv->n_malformed, csv->first_malformed);
+        if (csv->is_truncated)
+            add_problem(placing, "profile 'qnn-profile': the last line is cut off");
+        if (csv->n_dropped > 0)
+            add_problem(placing, "profile 'qnn-profile': %zu rows of too many different events are left out",
+                        csv->n_dropped);
+        if (csv->unknown[0] != '\0')
+            add_problem(placing, "profile 'qnn-profile': not known: %s", csv->unknown);
+        placing->events = nd_arena_calloc(placing->arena, csv->n_events, sizeof *placing->events);
+        for (size_t i = 0; placing->events != NULL && i < csv->n_events; i++) {
+            const struct nd_qnn_event *event = &csv->events[i];
+            placing->events[i] = (struct nd_provider_event){event->message, event->identifier, event->unit,
+                                                            event->n, event->total};
+        }
+        placing->report.n_events = csv->n_events;
+    }
     if (placing->model != NULL) {
         ND_TRY(weigh_nodes(placing, err));
         cut_graph(placing);

@@ -237,10 +237,10 @@ static enum nd_status nd_qualify_compare_one(const struct nd_qualification *q,
                                              const struct nd_qualify_share *share,
                                              struct nd_qualify_comparison *out, struct nd_error *err)
 {
-    const struct nd_capture **captures = nd_calloc(model->n_cells, sizeof(const struct nd_capture *));
+    ND_FREED const struct nd_capture **captures = nd_calloc(model->n_cells, sizeof(const struct nd_capture *));
     size_t n = 0;
-    enum nd_status status =
-        captures != NULL ? collect_of_compare(q, model, out, captures, &n, err) : nd_fail_memory(err);
+    ND_TRY_MEMORY(captures != NULL, err);
+    ND_TRY(collect_of_compare(q, model, out, captures, &n, err));
     struct nd_compare_options options = nd_compare_options_default();
     options.n_threads = q->options->n_threads;
     options.allow_different_models = model->has_prepared;
@@ -248,20 +248,18 @@ static enum nd_status nd_qualify_compare_one(const struct nd_qualification *q,
     options.merge = share->parts;
     options.cut = share->is_part ? ND_CUT_SAMPLES : ND_CUT_NONE;
     options.n_parts = share->is_part;
-    if (status == ND_OK && model->cells[out->ref].failure != NULL)
-        out->why_not = nd_strdup(model->cells[out->ref].failure);
-    else if (status == ND_OK && n > 1)
-        status = nd_compare_captures(captures, n, &options, &out->comparison, err);
-    else if (status == ND_OK)
-        out->why_not = nd_strdup("no device is left to compare");
-    free(captures);
-    if (status == ND_ERR_NOT_COMPARABLE) {
-        out->why_not = nd_strdup(err->message);
-        status = ND_OK;
-    }
-    if (status == ND_OK && out->comparison == NULL && out->why_not == NULL)
-        status = nd_fail_memory(err);
-    return status;
+    const char *why_not = model->cells[out->ref].failure != NULL ? model->cells[out->ref].failure
+                          : n <= 1                               ? "no device is left to compare"
+                                                                 : NULL;
+    enum nd_status status =
+        why_not != NULL ? ND_OK : nd_compare_captures(captures, n, &options, &out->comparison, err);
+    if (status == ND_ERR_NOT_COMPARABLE)
+        why_not = err->message;
+    else
+        ND_TRY(status);
+    if (why_not != NULL)
+        out->why_not = nd_strdup(why_not);
+    return out->comparison != NULL || out->why_not != NULL ? ND_OK : nd_fail_memory(err);
 }
 
 static void need(const struct nd_qualification *q, struct nd_qualify_model *model, const char *to)

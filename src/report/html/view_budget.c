@@ -157,19 +157,6 @@ static void put_part(struct nd_page *page, const json_t *mean_square, const char
     nd_html_puts(page, "</td>");
 }
 
-static void put_legend(struct nd_page *page)
-{
-    nd_html_puts(
-        page,
-        "<ul class=\"legend\"><li><svg class=\"key\" viewBox=\"0 0 10 10\" aria-hidden=\"true\"><rect "
-        "class=\"quantisation\" width=\"10\" height=\"10\"/></svg> quantisation: the same on every "
-        "chip</li><li><svg class=\"key\" viewBox=\"0 0 10 10\" aria-hidden=\"true\"><rect class=\"chip\" "
-        "width=\"10\" height=\"10\"/></svg> chip: what this device adds</li><li><svg class=\"key\" viewBox=\"0 "
-        "0 10 10\" aria-hidden=\"true\"><rect class=\"interaction\" width=\"10\" height=\"10\"/></svg> both "
-        "together add to it</li><li><svg class=\"key\" viewBox=\"0 0 10 10\" aria-hidden=\"true\"><rect "
-        "class=\"cancel\" width=\"10\" height=\"10\"/></svg> they partly cancel</li></ul>\n");
-}
-
 /* ---- tables ---- */
 
 static void put_device(struct nd_page *page, const struct nd_page_part *part, const json_t *device)
@@ -295,7 +282,15 @@ void nd_view_budget(struct nd_page *page, const struct nd_page_part *part)
         nd_html_section_end(page);
         return;
     }
-    put_legend(page);
+    nd_html_puts(
+        page,
+        "<ul class=\"legend\"><li><svg class=\"key\" viewBox=\"0 0 10 10\" aria-hidden=\"true\"><rect "
+        "class=\"quantisation\" width=\"10\" height=\"10\"/></svg> quantisation: the same on every "
+        "chip</li><li><svg class=\"key\" viewBox=\"0 0 10 10\" aria-hidden=\"true\"><rect class=\"chip\" "
+        "width=\"10\" height=\"10\"/></svg> chip: what this device adds</li><li><svg class=\"key\" viewBox=\"0 "
+        "0 10 10\" aria-hidden=\"true\"><rect class=\"interaction\" width=\"10\" height=\"10\"/></svg> both "
+        "together add to it</li><li><svg class=\"key\" viewBox=\"0 0 10 10\" aria-hidden=\"true\"><rect "
+        "class=\"cancel\" width=\"10\" height=\"10\"/></svg> they partly cancel</li></ul>\n");
     nd_html_scroll(page, "Error budget", false);
     nd_html_printf(
         page,

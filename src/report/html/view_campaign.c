@@ -77,29 +77,6 @@ static void put_cell(struct nd_page *page, const json_t *campaign, const char *m
     nd_html_puts(page, "</td>");
 }
 
-static void put_matrix(struct nd_page *page, const json_t *campaign)
-{
-    const json_t *models = nd_doc_get(campaign, "models"), *model, *device;
-    const json_t *heads = nd_doc_get(json_array_get(models, 0), "devices");
-    size_t m, d;
-    nd_html_scroll(page, "Models and devices", false);
-    nd_html_puts(page, "<table class=\"matrix\"><caption>Models and devices</caption>\n<thead><tr><th "
-                       "scope=\"col\">Model</th>");
-    json_array_foreach(heads, d, device) {
-        nd_html_fill(page, "<th scope=\"col\">$n</th>", nd_doc_text(device, "device"));
-    }
-    nd_html_puts(page, "</tr></thead>\n<tbody>\n");
-    json_array_foreach(models, m, model) {
-        const char *name = nd_doc_text(model, "name");
-        nd_html_fill(page, "<tr><th scope=\"row\">$n</th>", name);
-        json_array_foreach(heads, d, device)
-            put_cell(page, campaign, name,
-                     nd_doc_find(nd_doc_get(model, "devices"), "device", nd_doc_text(device, "device")));
-        nd_html_puts(page, "</tr>\n");
-    }
-    nd_html_puts(page, "</tbody></table></div>\n");
-}
-
 /* ---- what is not passed, and accuracy ---- */
 
 static void put_reasons(struct nd_page *page, const json_t *campaign)
@@ -198,6 +175,24 @@ void nd_view_campaign(struct nd_page *page, const struct nd_page_part *part)
     if (!is_ready)
         put_reasons(page, campaign);
     nd_html_puts(page, "</div>\n");
-    put_matrix(page, campaign);
+    const json_t *models = nd_doc_get(campaign, "models"), *model, *device;
+    const json_t *heads = nd_doc_get(json_array_get(models, 0), "devices");
+    size_t m, d;
+    nd_html_scroll(page, "Models and devices", false);
+    nd_html_puts(page, "<table class=\"matrix\"><caption>Models and devices</caption>\n<thead><tr><th "
+                       "scope=\"col\">Model</th>");
+    json_array_foreach(heads, d, device) {
+        nd_html_fill(page, "<th scope=\"col\">$n</th>", nd_doc_text(device, "device"));
+    }
+    nd_html_puts(page, "</tr></thead>\n<tbody>\n");
+    json_array_foreach(models, m, model) {
+        const char *name = nd_doc_text(model, "name");
+        nd_html_fill(page, "<tr><th scope=\"row\">$n</th>", name);
+        json_array_foreach(heads, d, device)
+            put_cell(page, campaign, name,
+                     nd_doc_find(nd_doc_get(model, "devices"), "device", nd_doc_text(device, "device")));
+        nd_html_puts(page, "</tr>\n");
+    }
+    nd_html_puts(page, "</tbody></table></div>\n");
     put_accuracy(page, nd_doc_get(campaign, "models"));
 }

@@ -42,29 +42,6 @@ static void put_cell(struct nd_page *page, const json_t *cell, size_t *before)
     *before = value;
 }
 
-static void put_wall(struct nd_page *page, const json_t *chart)
-{
-    const json_t *sdks = nd_doc_get(chart, "sdks"), *chipset, *sdk;
-    size_t c, s;
-    nd_html_scroll(page, "Chipsets by SDKs", false);
-    nd_html_puts(page,
-                 "<table><caption>Equal letters: equal in every tensor. A question mark: not repeatable, so "
-                 "that noise may be the difference</caption><thead><tr><th scope=\"col\">Chipset</th>");
-    json_array_foreach(sdks, s, sdk) {
-        nd_html_fill(page, "<th scope=\"col\">$t</th>", json_string_value(sdk));
-    }
-    nd_html_puts(page, "</tr></thead><tbody>\n");
-    json_array_foreach(nd_doc_get(chart, "chipsets"), c, chipset) {
-        size_t before = SIZE_MAX;
-        nd_html_fill(page, "<tr><th scope=\"row\">$t</th>", json_string_value(chipset));
-        json_array_foreach(sdks, s, sdk) {
-            put_cell(page, cell_of(chart, json_string_value(chipset), json_string_value(sdk)), &before);
-        }
-        nd_html_puts(page, "</tr>\n");
-    }
-    nd_html_puts(page, "</tbody></table></div>\n");
-}
-
 static void put_step(struct nd_page *page, const json_t *step)
 {
     char buf[ND_HTML_TEXT_BYTES];
@@ -208,7 +185,25 @@ static void put_history(struct nd_page *page, const struct nd_page_part *part)
     json_array_foreach(nd_doc_get(part->documents[ND_PAGE_HISTORY], "charts"), i, chart) {
         put_verdict(page, chart);
         nd_html_fill(page, "<h3>History of $n</h3>\n", nd_doc_text(chart, "model"));
-        put_wall(page, chart);
+        const json_t *sdks = nd_doc_get(chart, "sdks"), *chipset, *sdk;
+        size_t c, s;
+        nd_html_scroll(page, "Chipsets by SDKs", false);
+        nd_html_puts(
+            page, "<table><caption>Equal letters: equal in every tensor. A question mark: not repeatable, so "
+                  "that noise may be the difference</caption><thead><tr><th scope=\"col\">Chipset</th>");
+        json_array_foreach(sdks, s, sdk) {
+            nd_html_fill(page, "<th scope=\"col\">$t</th>", json_string_value(sdk));
+        }
+        nd_html_puts(page, "</tr></thead><tbody>\n");
+        json_array_foreach(nd_doc_get(chart, "chipsets"), c, chipset) {
+            size_t before = SIZE_MAX;
+            nd_html_fill(page, "<tr><th scope=\"row\">$t</th>", json_string_value(chipset));
+            json_array_foreach(sdks, s, sdk) {
+                put_cell(page, cell_of(chart, json_string_value(chipset), json_string_value(sdk)), &before);
+            }
+            nd_html_puts(page, "</tr>\n");
+        }
+        nd_html_puts(page, "</tbody></table></div>\n");
         put_steps(page, chart);
         put_changed_tensors(page, chart);
     }

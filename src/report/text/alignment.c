@@ -479,29 +479,6 @@ enum nd_status nd_report_certificate_json(const struct nd_certificate_check *che
                        out, err);
 }
 
-static void say_check(struct nd_report_screen *screen, const struct nd_certificate_check *check)
-{
-    const char *certificate = nd_path_base(check->certificate), *model = nd_path_base(check->model);
-    size_t n_open = check->n_unknown + check->n_tested - check->n_tested_again;
-    switch (check->end) {
-    case ND_CERTIFICATE_HOLDS:
-        nd_report_screen_put(screen, "VALID: '%s' holds for '%s': all %zu layers give the same bits\n",
-                             certificate, model, check->n_layers);
-        break;
-    case ND_CERTIFICATE_OPEN:
-        nd_report_screen_put(screen, "VALID SO FAR: '%s' holds for '%s', but %zu of %zu layers are open\n",
-                             certificate, model, n_open, check->n_layers);
-        break;
-    case ND_CERTIFICATE_DIFFERS:
-        nd_report_screen_put(screen, "VALID, NOT ALIGNED: '%s' says that %zu of %zu layers of '%s' differ\n",
-                             certificate, check->n_differ, check->n_layers, model);
-        break;
-    case ND_CERTIFICATE_REFUSED:
-        nd_report_screen_put(screen, "REFUSED: '%s' does not hold for '%s'\n", certificate, model);
-        break;
-    }
-}
-
 static void say_layers(struct nd_report_screen *screen, const struct nd_certificate_check *check)
 {
     struct nd_strbuf names = {0};
@@ -539,7 +516,25 @@ enum nd_status nd_report_certificate_brief(const struct nd_certificate_check *ch
                                            struct nd_error *err)
 {
     struct nd_report_screen *screen = nd_report_screen_create(width);
-    say_check(screen, check);
+    const char *certificate = nd_path_base(check->certificate), *model = nd_path_base(check->model);
+    size_t n_open = check->n_unknown + check->n_tested - check->n_tested_again;
+    switch (check->end) {
+    case ND_CERTIFICATE_HOLDS:
+        nd_report_screen_put(screen, "VALID: '%s' holds for '%s': all %zu layers give the same bits\n",
+                             certificate, model, check->n_layers);
+        break;
+    case ND_CERTIFICATE_OPEN:
+        nd_report_screen_put(screen, "VALID SO FAR: '%s' holds for '%s', but %zu of %zu layers are open\n",
+                             certificate, model, n_open, check->n_layers);
+        break;
+    case ND_CERTIFICATE_DIFFERS:
+        nd_report_screen_put(screen, "VALID, NOT ALIGNED: '%s' says that %zu of %zu layers of '%s' differ\n",
+                             certificate, check->n_differ, check->n_layers, model);
+        break;
+    case ND_CERTIFICATE_REFUSED:
+        nd_report_screen_put(screen, "REFUSED: '%s' does not hold for '%s'\n", certificate, model);
+        break;
+    }
     if (check->n_refusals > 0) {
         enum { MOST = 12 }; /* lines of one screen */
         for (size_t i = 0; i < check->n_refusals && i < MOST; i++)

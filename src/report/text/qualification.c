@@ -175,32 +175,6 @@ static void add_row(const struct brief *b, struct nd_table *table, const char *c
     }
 }
 
-static void put_matrix(const struct brief *b)
-{
-    const struct nd_qualified *r = b->result;
-    size_t n = 0, n_rows = 0,
-           n_models = r->models.n < ND_TABLE_MAX_COLUMNS - 1 ? r->models.n : ND_TABLE_MAX_COLUMNS - 1;
-    ND_FREED const char **labels = list_labels(r, &n);
-    ND_CLEANUP(nd_table_deinit) struct nd_table table = {.n_columns = n_models + 1, .line_width = b->width};
-    for (size_t i = 0; i <= n_models; i++)
-        table.is_left[i] = true;
-    nd_table_add(&table, "device");
-    for (size_t m = 0; m < n_models; m++)
-        nd_table_add(&table, r->models.items[m].name);
-    for (size_t i = 0; i < n && labels != NULL; i++) {
-        size_t k = 0;
-        while (k < i && !is_alike(b, labels[k], labels[i]))
-            k++;
-        if (k == i && n_rows++ < MAX_ROWS)
-            add_row(b, &table, labels, n, i);
-    }
-    nd_strbuf_puts(b->out, "\n");
-    nd_table_render_panels(&table, 1, b->out);
-    if (n_rows > MAX_ROWS)
-        nd_strbuf_printf(b->out, "  and %zu more rows (-v shows them)\n", n_rows - MAX_ROWS);
-    b->out->failed = b->out->failed || labels == NULL;
-}
-
 /* ---- what fails ---- */
 
 static bool is_same_finding(const struct nd_qualified_case *a, const struct nd_qualified_case *b)
@@ -361,7 +335,28 @@ enum nd_status nd_report_qualification_brief(const struct nd_qualified *result,
                             .out = &text,
                             .width = nd_summary_width(width)};
     put_headline(&b);
-    put_matrix(&b);
+    const struct nd_qualified *r = b.result;
+    size_t n = 0, n_rows = 0,
+           n_models = r->models.n < ND_TABLE_MAX_COLUMNS - 1 ? r->models.n : ND_TABLE_MAX_COLUMNS - 1;
+    ND_FREED const char **labels = list_labels(r, &n);
+    ND_CLEANUP(nd_table_deinit) struct nd_table table = {.n_columns = n_models + 1, .line_width = b.width};
+    for (size_t i = 0; i <= n_models; i++)
+        table.is_left[i] = true;
+    nd_table_add(&table, "device");
+    for (size_t m = 0; m < n_models; m++)
+        nd_table_add(&table, r->models.items[m].name);
+    for (size_t i = 0; i < n && labels != NULL; i++) {
+        size_t k = 0;
+        while (k < i && !is_alike(&b, labels[k], labels[i]))
+            k++;
+        if (k == i && n_rows++ < MAX_ROWS)
+            add_row(&b, &table, labels, n, i);
+    }
+    nd_strbuf_puts(b.out, "\n");
+    nd_table_render_panels(&table, 1, b.out);
+    if (n_rows > MAX_ROWS)
+        nd_strbuf_printf(b.out, "  and %zu more rows (-v shows them)\n", n_rows - MAX_ROWS);
+    b.out->failed = b.out->failed || labels == NULL;
     put_brief_findings(&b);
     put_remarks(&b);
     put_next(&b);
@@ -590,18 +585,6 @@ static void put_findings(struct nd_strbuf *out, const struct nd_qualified *resul
     }
 }
 
-static void put_verdict(struct nd_strbuf *out, const struct nd_qualified *result)
-{
-    struct nd_strbuf text = {0};
-    for (int v = 0; v < ND_QUALIFIED_N_VERDICTS; v++)
-        if (result->counts[v].n > 0)
-            nd_strbuf_printf(&text, "%s%zu %s", text.len > 0 ? ", " : "", result->counts[v].n,
-                             result->counts[v].verdict);
-    ND_FREED char *taken = nd_strbuf_take(&text);
-    put_linef(out, 0, "campaign '%s': %s (gates: %s)", result->campaign, result->verdict,
-              taken != NULL && taken[0] != '\0' ? taken : "none");
-}
-
 enum nd_status nd_report_qualification_text(const struct nd_qualified *result, char **out, struct nd_error *err)
 {
     struct nd_strbuf buf = {0};
@@ -635,6 +618,13 @@ enum nd_status nd_report_qualification_text(const struct nd_qualified *result, c
             put_linef(&buf, 0, "loosened until %s by %s: %s (%s)", gate->until, gate->owner, gate->text,
                       gate->reason);
     }
-    put_verdict(&buf, result);
+    struct nd_strbuf text = {0};
+    for (int v = 0; v < ND_QUALIFIED_N_VERDICTS; v++)
+        if (result->counts[v].n > 0)
+            nd_strbuf_printf(&text, "%s%zu %s", text.len > 0 ? ", " : "", result->counts[v].n,
+                             result->counts[v].verdict);
+    ND_FREED char *taken = nd_strbuf_take(&text);
+    put_linef(&buf, 0, "campaign '%s': %s (gates: %s)", result->campaign, result->verdict,
+              taken != NULL && taken[0] != '\0' ? taken : "none");
     return nd_text_end(&buf, out, err);
 }

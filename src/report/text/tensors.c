@@ -284,29 +284,6 @@ static size_t put_panel(const struct nd_text_report *report, const size_t *tests
     return n;
 }
 
-static void put_legend(const struct nd_text_report *report, const struct marks *marks)
-{
-    struct {
-        bool is_used;
-        const char *text;
-    } lines[] = {
-        {marks->is_part, "(...) only some samples or probes could be compared"},
-        {marks->is_none, "n/c   not comparable: the reasons are below"},
-        {marks->is_label, "label the same bytes under different labels, of which one is wrong: see below"},
-        {marks->is_unread, "smp   samples whose digests differ; no values are stored"},
-        {marks->is_failing, "!     fails its gate"},
-        {marks->has_nan, "NaN   not a number in places: see above"},
-        {marks->has_inf, "Inf   an infinity on one side only"},
-        {marks->is_on_cpu, "c     computed by the CPU provider, not by the NPU"},
-        {marks->is_unstable, "u     repeats of one sample differ on this device"},
-        {marks->is_within_noise,
-         "~     may be noise: repeats of a device differ as much, or too few were made"},
-    };
-    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
-        if (lines[i].is_used)
-            nd_strbuf_printf(report->out, "  %s\n", lines[i].text);
-}
-
 static void put_panels(const struct nd_text_report *report)
 {
     const struct nd_comparison *c = report->comparison;
@@ -327,7 +304,24 @@ static void put_panels(const struct nd_text_report *report)
         n -= n_put;
         is_first = false;
     }
-    put_legend(report, &marks);
+    struct {
+        bool is_used;
+        const char *text;
+    } lines[] = {
+        {marks.is_part, "(...) only some samples or probes could be compared"},
+        {marks.is_none, "n/c   not comparable: the reasons are below"},
+        {marks.is_label, "label the same bytes under different labels, of which one is wrong: see below"},
+        {marks.is_unread, "smp   samples whose digests differ; no values are stored"},
+        {marks.is_failing, "!     fails its gate"},
+        {marks.has_nan, "NaN   not a number in places: see above"},
+        {marks.has_inf, "Inf   an infinity on one side only"},
+        {marks.is_on_cpu, "c     computed by the CPU provider, not by the NPU"},
+        {marks.is_unstable, "u     repeats of one sample differ on this device"},
+        {marks.is_within_noise, "~     may be noise: repeats of a device differ as much, or too few were made"},
+    };
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
+        if (lines[i].is_used)
+            nd_strbuf_printf(report->out, "  %s\n", lines[i].text);
 }
 
 /* Codes against floats that stand for them: by how much rounding moved the floats. */
@@ -471,18 +465,6 @@ void nd_text_channels(const struct nd_text_report *report)
 
 /* ---- every device against every other, by one metric. docs/reference/metrics.md ---- */
 
-static enum nd_status fail_metric(const char *text, struct nd_error *err)
-{
-    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf names = {0};
-    for (size_t i = 0; i < nd_n_measures(); i++)
-        if (nd_measure(i)->option != NULL)
-            nd_strbuf_printf(&names, "%s%s", names.len > 0 ? ", " : "", nd_measure(i)->option);
-    return names.failed
-               ? nd_fail_memory(err)
-               : nd_fail(err, ND_E_OPTION_VALUE, text,
-                         "a matrix is METRIC or METRIC:NAME, METRIC one of %s; not '%s'", names.text, text);
-}
-
 enum nd_status nd_matrix_parse(const char *text, struct nd_matrix *out, struct nd_error *err)
 {
     size_t n = strcspn(text, ":");
@@ -494,7 +476,14 @@ enum nd_status nd_matrix_parse(const char *text, struct nd_matrix *out, struct n
             return ND_OK;
         }
     }
-    return fail_metric(text, err);
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf names = {0};
+    for (size_t i = 0; i < nd_n_measures(); i++)
+        if (nd_measure(i)->option != NULL)
+            nd_strbuf_printf(&names, "%s%s", names.len > 0 ? ", " : "", nd_measure(i)->option);
+    return names.failed
+               ? nd_fail_memory(err)
+               : nd_fail(err, ND_E_OPTION_VALUE, text,
+                         "a matrix is METRIC or METRIC:NAME, METRIC one of %s; not '%s'", names.text, text);
 }
 
 enum nd_status nd_matrix_check(const struct nd_matrix *matrix, const struct nd_comparison *comparison,

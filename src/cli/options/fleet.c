@@ -97,14 +97,12 @@ static enum nd_status run_cell(void *context, size_t i, struct nd_error *err)
 static enum nd_status run_cells(struct work *work, struct nd_error *err)
 {
     const struct cli_fleet *fleet = work->fleet;
-    const struct nd_device **devices = calloc(fleet->n_cells, sizeof *devices);
+    CLI_FREED const struct nd_device **devices = calloc(fleet->n_cells, sizeof *devices);
     if (devices == NULL)
         return cli_memory_error(err);
     for (size_t i = 0; i < fleet->n_cells; i++)
         devices[i] = &fleet->cells[i].device;
-    enum nd_status status = nd_devices_run(devices, fleet->n_cells, fleet->n_threads, run_cell, work, err);
-    free(devices);
-    return status;
+    return nd_devices_run(devices, fleet->n_cells, fleet->n_threads, run_cell, work, err);
 }
 
 /* ---- telling ---- */

@@ -185,16 +185,14 @@ int cli_export_scales(const char *path, const struct cli_exports *exports)
 
 enum nd_status cli_set_dims(struct nd_model *model, const struct cli_list *dims, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < dims->n; i++) {
+    for (size_t i = 0; i < dims->n; i++) {
         const char *equals = strchr(dims->items[i], '=');
         int64_t n = 0;
         nd_parse_i64(equals + 1, &n); /* the option parser has checked it */
-        char *name = strndup(dims->items[i], (size_t)(equals - dims->items[i]));
-        status = name != NULL ? nd_model_set_dim(model, name, n, err) : cli_memory_error(err);
-        free(name);
+        CLI_FREED char *name = strndup(dims->items[i], (size_t)(equals - dims->items[i]));
+        CLI_TRY(name != NULL ? nd_model_set_dim(model, name, n, err) : cli_memory_error(err));
     }
-    return status;
+    return ND_OK;
 }
 
 enum nd_status cli_model_load(const char *path, const struct cli_list *dims, struct nd_model **out,

@@ -439,16 +439,13 @@ static enum nd_status flatten_object(struct nd_config_list *list, const char *pr
 {
     const char *key;
     json_t *value;
-    enum nd_status status = ND_OK;
     json_object_foreach((json_t *)(uintptr_t)object, key, value) {
         bool is_old = strcmp(key, "graphs") == 0 && json_is_object(value);
-        char *name = nd_config_join(prefix, ".", is_old ? "graphs[0]" : key);
-        status = name != NULL ? flatten(list, name, value, err) : nd_fail_memory(err);
-        free(name);
-        if (status != ND_OK)
-            break;
+        ND_FREED char *name = nd_config_join(prefix, ".", is_old ? "graphs[0]" : key);
+        ND_TRY_MEMORY(name != NULL, err);
+        ND_TRY(flatten(list, name, value, err));
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status flatten(struct nd_config_list *list, const char *prefix, const json_t *value,
@@ -456,7 +453,6 @@ static enum nd_status flatten(struct nd_config_list *list, const char *prefix, c
 {
     size_t i;
     const json_t *item;
-    enum nd_status status = ND_OK;
     if (json_is_object(value))
         return flatten_object(list, prefix, value, err);
     if (!json_is_array(value)) {
@@ -467,13 +463,11 @@ static enum nd_status flatten(struct nd_config_list *list, const char *prefix, c
     json_array_foreach(value, i, item) {
         char index[32];
         snprintf(index, sizeof index, "[%zu]", i);
-        char *name = nd_config_join(prefix, "", index);
-        status = name != NULL ? flatten(list, name, item, err) : nd_fail_memory(err);
-        free(name);
-        if (status != ND_OK)
-            break;
+        ND_FREED char *name = nd_config_join(prefix, "", index);
+        ND_TRY_MEMORY(name != NULL, err);
+        ND_TRY(flatten(list, name, item, err));
     }
-    return status;
+    return ND_OK;
 }
 
 enum nd_status nd_config_flatten(struct nd_config_list *list, const char *prefix, const char *text,

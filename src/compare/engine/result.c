@@ -96,7 +96,7 @@ static enum nd_status nd_device_describe(const struct nd_capture *capture, struc
                                          struct nd_error *err)
 {
     const char *path = nd_capture_path(capture);
-    char *environment = nd_capture_environment(capture);
+    device->environment = nd_capture_environment(capture);
     const char *uri = first_of(nd_capture_string(capture, "device", "uri"), NULL);
     struct {
         char **field;
@@ -112,15 +112,9 @@ static enum nd_status nd_device_describe(const struct nd_capture *capture, struc
                                     nd_capture_string(capture, "runtime", "version"))},
         {&device->kind, first_of(nd_capture_string(capture, "device", "kind"), NULL)},
     };
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        enum nd_status status = nd_text_set(texts[i].field, err, "%s", texts[i].value);
-        if (status != ND_OK) {
-            free(environment);
-            return status;
-        }
-    }
-    device->environment = environment;
-    ND_TRY_MEMORY(environment != NULL, err);
+    ND_TRY_MEMORY(device->environment != NULL, err);
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        ND_TRY(nd_text_set(texts[i].field, err, "%s", texts[i].value));
     device->status = nd_capture_state(capture);
     device->first_tensor = SIZE_MAX;
     for (size_t p = 0; p < nd_capture_n_probes(capture); p++) {

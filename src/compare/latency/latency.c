@@ -436,15 +436,11 @@ static enum nd_status nd_latency_classify(const double *us, size_t n, const stru
     set_unknown(&found, n);
     if (classes != NULL)
         memset(classes, ND_RUN_APART, n);
-    struct examined examined = {.us = us, .n = n, .classes = classes};
-    examined.work = nd_calloc(n, 4 * sizeof *examined.work);
-    examined.index = nd_calloc(n, sizeof *examined.index);
-    enum nd_status status = examined.work != NULL && examined.index != NULL
-                                ? examine(&examined, options, &found, err)
-                                : nd_fail_memory(err);
-    ND_FREE_ALL(examined.work, examined.index);
-    if (status != ND_OK)
-        return status;
+    ND_FREED double *work = nd_calloc(n, 4 * sizeof *work);
+    ND_FREED size_t *index = nd_calloc(n, sizeof *index);
+    ND_TRY_MEMORY(work != NULL && index != NULL, err);
+    struct examined examined = {.us = us, .n = n, .classes = classes, .work = work, .index = index};
+    ND_TRY(examine(&examined, options, &found, err));
     nd_latency_conclude(options, &found);
     *out = found;
     return ND_OK;

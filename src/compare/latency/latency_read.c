@@ -138,22 +138,20 @@ static enum nd_status choose_column(const struct nd_list *list, char *const *nam
 static enum nd_status read_csv(struct nd_list *list, char *header, struct lines *lines, struct nd_error *err)
 {
     char separator = strchr(header, ',') != NULL ? ',' : strchr(header, ';') != NULL ? ';' : '\t';
-    char **cells = nd_calloc(MAX_COLUMNS, sizeof *cells), *row;
+    ND_FREED char **cells = nd_calloc(MAX_COLUMNS, sizeof *cells);
     ND_TRY_MEMORY(cells != NULL, err);
     size_t column, n = cut_row(header, separator, cells);
-    enum nd_status status = choose_column(list, cells, n, &column, err);
+    ND_TRY(choose_column(list, cells, n, &column, err));
     list->out.format = "csv";
-    while (status == ND_OK && (row = take_line(lines)) != NULL) {
+    for (char *row; (row = take_line(lines)) != NULL;) {
         size_t n_cells = cut_row(row, separator, cells);
         if (n_cells <= column)
-            status = nd_fail(err, ND_E_LATENCY_FORMAT, list->path,
-                             "'%s', line %zu: %zu cells, and column %zu is asked for", list->path,
-                             lines->number, n_cells, column + 1);
-        else
-            status = add_text(list, cells[column], lines->number, err);
+            return nd_fail(err, ND_E_LATENCY_FORMAT, list->path,
+                           "'%s', line %zu: %zu cells, and column %zu is asked for", list->path, lines->number,
+                           n_cells, column + 1);
+        ND_TRY(add_text(list, cells[column], lines->number, err));
     }
-    free(cells);
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status read_lines(struct nd_list *list, char *text, struct nd_error *err)

@@ -71,20 +71,15 @@ static enum nd_status add_entry(struct nd_gates *gates, enum nd_gate_kind kind, 
     } else {
         value = entry;
     }
-    enum nd_status status = ND_OK;
+    ND_FREED char *owned = entry;
     if (rule.name != NULL && rule.name[0] == '\0')
-        status = nd_fail(err, ND_E_OPTION_VALUE, NULL, "gate '%s' has an empty tensor name", kind_name(kind));
-    else if (value != NULL && !parse_value(&rule, value))
-        status = nd_fail(err, ND_E_OPTION_VALUE, value, "gate '%s' needs a %s, not '%s'", kind_name(kind),
-                         kind <= ND_GATE_ULP ? "whole number >= 0" : "number >= 0", value);
-    else if (!nd_grow((void **)&gates->rules, &gates->capacity, gates->n + 1, sizeof *gates->rules))
-        status = nd_fail_memory(err);
-    if (status != ND_OK) {
-        free(entry);
-        return status;
-    }
-    if (rule.name == NULL)
-        free(entry);
+        return nd_fail(err, ND_E_OPTION_VALUE, NULL, "gate '%s' has an empty tensor name", kind_name(kind));
+    if (value != NULL && !parse_value(&rule, value))
+        return nd_fail(err, ND_E_OPTION_VALUE, value, "gate '%s' needs a %s, not '%s'", kind_name(kind),
+                       kind <= ND_GATE_ULP ? "whole number >= 0" : "number >= 0", value);
+    ND_TRY_MEMORY(nd_grow((void **)&gates->rules, &gates->capacity, gates->n + 1, sizeof *gates->rules), err);
+    if (rule.name != NULL)
+        owned = NULL; /* the rule's */
     gates->rules[gates->n++] = rule;
     return ND_OK;
 }

@@ -451,22 +451,19 @@ enum nd_status nd_golden_open(const char *path, bool create, struct nd_golden **
     ND_CLEANUP(nd_golden_close) struct nd_golden *store = NULL;
     enum nd_status status = check_version(path, err);
     if (status == ND_ERR_NOT_FOUND && create) {
-        status = make_store(path, err);
-        if (status == ND_OK)
-            status = check_version(path, err);
+        ND_TRY(make_store(path, err));
+        status = check_version(path, err);
     } else if (status == ND_ERR_NOT_FOUND) {
         status = nd_fail(err, nd_path_exists(path) ? ND_E_STORE_FORMAT : ND_E_FILE_OPEN, path,
                          nd_path_exists(path) ? "'%s' is no golden store: it has no store.json"
                                               : "cannot open golden store '%s': it does not exist",
                          path);
     }
-    if (status != ND_OK)
-        return status;
+    ND_TRY(status);
     store = nd_calloc(1, sizeof *store);
-    if (store != NULL)
-        store->path = nd_strdup(path);
-    status = store == NULL || store->path == NULL ? nd_fail_memory(err) : nd_store_load(store, err);
-    return status == ND_OK ? ND_GIVE(out, store) : status;
+    ND_TRY_MEMORY(store != NULL && (store->path = nd_strdup(path)) != NULL, err);
+    ND_TRY(nd_store_load(store, err));
+    return ND_GIVE(out, store);
 }
 
 void nd_golden_close(struct nd_golden **store)

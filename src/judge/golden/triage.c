@@ -164,12 +164,9 @@ struct work {
 static enum nd_status compare_with(const struct work *work, const json_t *entry,
                                    struct nd_golden_difference *out, struct nd_error *err)
 {
-    json_t *hidden = work->found.is_bundle ? nd_record_hidden(entry) : NULL;
-    if (work->found.is_bundle && hidden == NULL)
-        return nd_fail_memory(err);
-    enum nd_status status = nd_record_compare(hidden != NULL ? hidden : entry, work->field, entry, out, err);
-    json_decref(hidden);
-    return status;
+    json_auto_t *hidden = work->found.is_bundle ? nd_record_hidden(entry) : NULL;
+    ND_TRY_MEMORY(!work->found.is_bundle || hidden != NULL, err);
+    return nd_record_compare(hidden != NULL ? hidden : entry, work->field, entry, out, err);
 }
 
 static enum nd_status find_standings(struct work *work, struct nd_error *err)

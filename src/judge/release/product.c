@@ -355,28 +355,21 @@ static enum nd_status product_name(const struct nd_qualification *q, const struc
     if (relative != NULL)
         out->path = nd_path_join(q->folder, relative);
     free(relative);
-    if (text == NULL || out->path == NULL) {
-        product_deinit(out);
-        return nd_fail_memory(err);
-    }
+    ND_TRY_MEMORY(text != NULL && out->path != NULL, err);
     nd_sha256_bytes(text, n_bytes, out->key);
     return ND_OK;
 }
 
-/* Takes over `relative`. */
+/* Takes over `relative`. Whoever calls gives back *out after an error, too. */
 static enum nd_status product_init(const struct nd_qualification *q, const struct nd_qualify_model *model,
                                    char *relative, struct product *out, struct nd_error *err)
 {
     struct nd_keyed found = {0};
-    enum nd_status status = product_name(q, model, relative, out, err);
-    if (status == ND_OK && !q->options->force)
-        status = nd_keyed_look(out->path, out->key, &found, err);
+    ND_TRY(product_name(q, model, relative, out, err));
+    if (!q->options->force)
+        ND_TRY(nd_keyed_look(out->path, out->key, &found, err));
     out->is_there = found.is_final;
-    if (status != ND_OK) {
-        product_deinit(out);
-        *out = (struct product){0};
-    }
-    return status;
+    return ND_OK;
 }
 
 enum nd_status nd_qualify_has_file(const struct nd_qualification *q, const struct nd_qualify_model *model,
@@ -421,15 +414,10 @@ enum nd_status nd_qualify_write_comparison(const struct nd_qualification *q,
                                            const struct nd_qualify_model *model, size_t ref, bool *is_made,
                                            struct nd_error *err)
 {
-    struct product product;
-    enum nd_status status = product_init(q, model, nd_qualify_comparison_file(model, ref), &product, err);
-    if (status != ND_OK)
-        return status;
+    ND_CLEANUP(product_deinit) struct product product = {0};
+    ND_TRY(product_init(q, model, nd_qualify_comparison_file(model, ref), &product, err));
     *is_made = !product.is_there;
-    if (*is_made)
-        status = make_comparison(q, model, ref, &product, err);
-    product_deinit(&product);
-    return status;
+    return *is_made ? make_comparison(q, model, ref, &product, err) : ND_OK;
 }
 
 /* The same as nd_qualify_compare_one and nd_qualify_explain_one, from such a file where it is there and made of
@@ -515,12 +503,11 @@ static enum nd_status find_parts(const struct nd_qualification *q, const struct 
     out->paths = nd_calloc(n, sizeof *out->paths);
     ND_TRY_MEMORY(out->products != NULL && out->paths != NULL, err);
     for (size_t i = 0; i < n; i++) {
-        char *name = nd_qualify_explanation_part_file(model, i, n);
+        struct product *product = &out->products[out->n++];
         struct stat facts;
-        ND_TRY(product_init(q, model, name, &out->products[i], err));
-        out->paths[out->n++] = out->products[i].path;
-        *are_there = *are_there && out->products[i].is_there && stat(out->products[i].path, &facts) == 0 &&
-                     facts.st_size > 0;
+        ND_TRY(product_init(q, model, nd_qualify_explanation_part_file(model, i, n), product, err));
+        out->paths[i] = product->path;
+        *are_there = *are_there && product->is_there && stat(product->path, &facts) == 0 && facts.st_size > 0;
     }
     return ND_OK;
 }
@@ -557,29 +544,22 @@ static enum nd_status make_explanation(struct nd_qualification *q, struct nd_qua
 enum nd_status nd_qualify_write_explanation(struct nd_qualification *q, struct nd_qualify_model *model,
                                             bool *is_made, struct nd_error *err)
 {
-    struct product product;
-    enum nd_status status = product_init(q, model, nd_qualify_explanation_file(model), &product, err);
-    if (status != ND_OK)
-        return status;
+    ND_CLEANUP(product_deinit) struct product product = {0};
+    ND_TRY(product_init(q, model, nd_qualify_explanation_file(model), &product, err));
     *is_made = !product.is_there;
-    if (*is_made)
-        status = make_explanation(q, model, &product, err);
-    product_deinit(&product);
-    return status;
+    return *is_made ? make_explanation(q, model, &product, err) : ND_OK;
 }
 
 enum nd_status nd_qualify_explain(struct nd_qualification *q, struct nd_qualify_model *model,
                                   struct nd_error *err)
 {
-    struct product product;
-    void *text = NULL;
+    ND_CLEANUP(product_deinit) struct product product = {0};
+    ND_FREED void *text = NULL;
     size_t n_bytes;
     ND_TRY(product_init(q, model, nd_qualify_explanation_file(model), &product, err));
     bool is_read = product.is_there &&
                    nd_file_read(product.path, MAX_PRODUCT_BYTES, &text, &n_bytes, NULL) == ND_OK &&
                    parse_explanations(q, model, text);
-    free(text);
-    product_deinit(&product);
     if (is_read)
         return ND_OK;
     for (size_t d = 0; d < q->n_devices; d++) {

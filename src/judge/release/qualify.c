@@ -545,22 +545,18 @@ void nd_qualify_result_deinit(struct nd_qualify_result *result)
 /* Two at once would capture over one another. The lock goes with the process that holds it. */
 enum nd_status nd_qualify_lock(const char *folder, bool is_shared, int *out, struct nd_error *err)
 {
-    char *path = nd_path_join(folder, ".lock");
-    int fd = path != NULL ? open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666) : -1;
-    enum nd_status status = ND_OK;
-    if (path == NULL)
-        status = nd_fail_memory(err);
-    else if (fd < 0)
-        status = nd_fail(err, ND_E_FILE_OPEN, path, "cannot open '%s': %s", path, strerror(errno));
-    else if (flock(fd, (is_shared ? LOCK_SH : LOCK_EX) | LOCK_NB) != 0)
-        status = nd_fail(err, ND_E_QUALIFY_BUSY, folder, "a different process already runs a campaign in '%s'",
-                         folder);
-    free(path);
-    if (status == ND_OK)
-        *out = fd;
-    else if (fd >= 0)
+    ND_FREED char *path = nd_path_join(folder, ".lock");
+    ND_TRY_MEMORY(path != NULL, err);
+    int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return nd_fail(err, ND_E_FILE_OPEN, path, "cannot open '%s': %s", path, strerror(errno));
+    if (flock(fd, (is_shared ? LOCK_SH : LOCK_EX) | LOCK_NB) != 0) {
         close(fd);
-    return status;
+        return nd_fail(err, ND_E_QUALIFY_BUSY, folder, "a different process already runs a campaign in '%s'",
+                       folder);
+    }
+    *out = fd;
+    return ND_OK;
 }
 
 /* ---- a result that was made before ---- */

@@ -372,7 +372,7 @@ enum nd_status nd_campaign_task(const char *campaign, const struct nd_task_name 
 {
     struct nd_qualify_options own = {.struct_size = sizeof own};
     struct nd_qualification q;
-    struct nd_qualify_result result = {0};
+    ND_CLEANUP(nd_qualify_result_deinit) struct nd_qualify_result result = {0};
     struct nd_error why = {0};
     err = err != NULL ? err : &why;
     ND_TRY(nd_options_read(&own, sizeof own, options, err));
@@ -391,11 +391,7 @@ enum nd_status nd_campaign_task(const char *campaign, const struct nd_task_name 
     q.campaign.n_models = n_models;
     nd_campaign_deinit(&q.campaign);
     result.folder = q.folder;
-    if (status == ND_OK)
-        *out = result;
-    else
-        nd_qualify_result_deinit(&result);
-    return status;
+    return status == ND_OK ? ND_GIVE(out, result) : status;
 }
 
 void nd_plan_of_campaign_deinit(struct nd_plan_of_campaign *plan)
@@ -546,7 +542,7 @@ enum nd_status nd_campaign_plan(const char *campaign, const char *const *from, s
 {
     struct nd_qualify_options own = {.struct_size = sizeof own};
     struct nd_qualification q;
-    struct nd_plan_of_campaign plan = {0};
+    ND_CLEANUP(nd_plan_of_campaign_deinit) struct nd_plan_of_campaign plan = {0};
     struct nd_error why = {0};
     err = err != NULL ? err : &why;
     ND_TRY(nd_options_read(&own, sizeof own, options, err));
@@ -555,9 +551,5 @@ enum nd_status nd_campaign_plan(const char *campaign, const char *const *from, s
     nd_qualify_plan_deinit(&q);
     nd_campaign_deinit(&q.campaign);
     free(q.folder);
-    if (status == ND_OK)
-        *out = plan;
-    else
-        nd_plan_of_campaign_deinit(&plan);
-    return status;
+    return status == ND_OK ? ND_GIVE(out, plan) : status;
 }

@@ -1,5 +1,4 @@
 /* `npudiff align`: options, what is printed while it works, exit code. docs/science/align.md. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,4 @@
 /* `npudiff explain`: options, parts, output, exit code. docs/reference/verdicts.md. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

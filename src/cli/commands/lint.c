@@ -1,6 +1,5 @@
 /* `npudiff lint`: options, fixes, SARIF, exit code. docs/reference/lint.md. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "cli/options/commands.h"
 #include "cli/terminal/output.h"

@@ -2,7 +2,6 @@
 #include <jansson.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/options/commands.h"

@@ -1,7 +1,6 @@
 /* `npudiff qualify`: a campaign, its plan and its parts. docs/reference/campaign.md. */
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "cli/commands/report_documents.h"

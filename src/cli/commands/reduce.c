@@ -1,6 +1,5 @@
 /* `npudiff reduce`: the smallest part of a model that still fails. */
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/options/commands.h"
 #include "cli/options/workload.h"

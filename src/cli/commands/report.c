@@ -1,6 +1,5 @@
 /* `npudiff report`: one HTML page of captures, results or a campaign. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "cli/commands/report_documents.h"
 #include "cli/options/commands.h"

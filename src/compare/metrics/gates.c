@@ -4,7 +4,6 @@
 #include <fnmatch.h>
 
 #include "core/memory.h"
-#include "core/text/strbuf.h"
 #include "npudiff/core/parse.h"
 
 struct rule {

@@ -2,7 +2,6 @@
  */
 #include <assert.h>
 #include <math.h>
-#include <stdio.h>
 
 #include "compare/placement/profiles.h"
 #include "core/files/file.h"

@@ -1,7 +1,6 @@
 /* The tasks of a campaign while they are listed or one is done: tasks.c; took.c keeps what each took. */
 #pragma once
 
-#include "core/text/strbuf.h"
 #include "judge/release/qualify.h"
 #include "npudiff/judge/campaign.h"
 

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "core/files/file.h"
 #include "core/memory.h"

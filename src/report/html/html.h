@@ -10,7 +10,6 @@
 
 #include <jansson.h>
 #include <stdbool.h>
-#include <stdint.h>
 
 #include "core/documents/json_out.h"
 #include "core/error.h"

@@ -2,7 +2,6 @@
  * values that differ and the largest difference; its details are in the page's data. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "report/html/html.h"

@@ -256,27 +256,19 @@ static json_t *twin_certificate(const char *path)
     return NULL;
 }
 
-/* The certificate that this capture would get today. NULL: the error says why. */
-static json_t *check_again(const char *path, struct nd_model *model, const char *twin, size_t n_threads,
-                           struct nd_error *err)
+/* The certificate that this capture would get today. */
+static enum nd_status check_again(const char *path, struct nd_model *model, const char *twin, size_t n_threads,
+                                  json_t **out, struct nd_error *err)
 {
-    struct nd_capture *capture = NULL;
-    struct nd_twin_check *check = NULL;
-    char *text = NULL;
-    enum nd_status status = nd_capture_open(path, &capture, err);
-    if (status == ND_OK)
-        status = nd_capture_set_dims(capture, model, err);
-    if (status == ND_OK)
-        status = nd_twin_check(capture, model, twin, n_threads, &check, err);
-    if (status == ND_OK)
-        status = nd_report_twin_json((const struct nd_twin_check *const *)&check, 1, model, &text, err);
-    json_t *document = status == ND_OK ? json_loads(text, 0, NULL) : NULL;
-    if (status == ND_OK && document == NULL)
-        cli_memory_error(err);
-    free(text);
-    nd_twin_check_destroy(&check);
-    nd_capture_close(&capture);
-    return document;
+    CLI_OWNED(nd_capture_close) struct nd_capture *capture = NULL;
+    CLI_OWNED(nd_twin_check_destroy) struct nd_twin_check *check = NULL;
+    CLI_FREED char *text = NULL;
+    CLI_TRY(nd_capture_open(path, &capture, err));
+    CLI_TRY(nd_capture_set_dims(capture, model, err));
+    CLI_TRY(nd_twin_check(capture, model, twin, n_threads, &check, err));
+    CLI_TRY(nd_report_twin_json((const struct nd_twin_check *const *)&check, 1, model, &text, err));
+    *out = json_loads(text, 0, NULL);
+    return *out != NULL ? ND_OK : cli_memory_error(err);
 }
 
 /* The first thing that the certificate says otherwise; "" where it says all as it is. */
@@ -306,8 +298,8 @@ static int verify_twin_of(const json_t *certificate, size_t i, const char *path,
 {
     struct nd_error err = {0};
     const json_t *stated = json_array_get(json_object_get(certificate, "devices"), i);
-    json_t *document = check_again(path, model, cli_text_of(stated, "twin"), n_threads, &err);
-    if (document == NULL) {
+    json_auto_t *document = NULL;
+    if (check_again(path, model, cli_text_of(stated, "twin"), n_threads, &document, &err) != ND_OK) {
         bool is_other = err.id == ND_E_COMPARE_MODEL;
         cli_row_append(rows, json_pack("{s:o, s:s, s:o}", "capture", cli_text(path), "verdict",
                                        is_other ? "refused" : NOT_READ, "problem", cli_text(err.message)));
@@ -323,7 +315,6 @@ static int verify_twin_of(const json_t *certificate, size_t i, const char *path,
                                                              : ND_EXIT_INCONCLUSIVE;
     cli_row_append(rows, json_pack("{s:o, s:s, s:s, s:o}", "capture", cli_text(path), "verdict",
                                    holds ? "holds" : "refused", "result", result, "problem", problem));
-    json_decref(document);
     return exit_code;
 }
 
@@ -345,16 +336,15 @@ static int verify_twin(const struct values *values, const json_t *certificate, c
         return cli_usage_error("verify", "'%s' is about %zu captures: give all of them, in its order, or none",
                                words[0], n);
     struct nd_error err = {0};
-    struct nd_model *model = NULL;
+    CLI_OWNED(nd_model_destroy) struct nd_model *model = NULL;
     if (nd_model_load(words[1], &model, &err) != ND_OK)
         return cli_report_error(&err);
-    json_t *rows = json_array();
+    json_auto_t *rows = json_array();
     int exit_code = ND_EXIT_SAME;
     for (size_t i = 0; i < n; i++) {
         const char *path = n_words > 2 ? words[2 + i] : cli_text_of(json_array_get(devices, i), "capture");
         exit_code = cli_worse(exit_code, verify_twin_of(certificate, i, path, model, values->n_threads, rows));
     }
-    nd_model_destroy(&model);
     /* What it says of the whole is the worst of what it says of its captures. */
     const char *whole = exit_code == ND_EXIT_SAME           ? "equal"
                         : exit_code == ND_EXIT_INCONCLUSIVE ? "not-known"
@@ -364,12 +354,10 @@ static int verify_twin(const struct values *values, const json_t *certificate, c
                                        "problem", "'result' is not found as the certificate says"));
         exit_code = ND_EXIT_DIFFERS;
     }
-    if (values->answer.quiet) {
-        json_decref(rows);
+    if (values->answer.quiet)
         return exit_code;
-    }
-    return cli_worse(exit_code,
-                     cli_print_rows(ND_DOCUMENT_VERIFICATION, "captures", rows, columns, values->answer.json));
+    return cli_worse(exit_code, cli_print_rows(ND_DOCUMENT_VERIFICATION, "captures", json_incref(rows), columns,
+                                               values->answer.json));
 }
 
 /* ---- certificates ---- */
@@ -467,15 +455,13 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     bool has_certificate = count_certificates(operands, n_operands) > 0;
     if (has_certificate && values->paranoid)
         return cli_usage_error("verify", "--paranoid is for captures");
-    json_t *twin = has_certificate && n_operands > 1 ? twin_certificate(operands[0]) : NULL;
+    json_auto_t *twin = has_certificate && n_operands > 1 ? twin_certificate(operands[0]) : NULL;
     if (twin != NULL) {
         bool is_other =
             values->devices.n + values->probes.n > 0 || values->model != NULL || values->float_model != NULL;
-        int exit_code =
-            is_other ? cli_usage_error("verify", "-d, -p, --model and --float are for certificates of 'align'")
-                     : verify_twin(values, twin, operands, n_operands);
-        json_decref(twin);
-        return exit_code;
+        return is_other
+                   ? cli_usage_error("verify", "-d, -p, --model and --float are for certificates of 'align'")
+                   : verify_twin(values, twin, operands, n_operands);
     }
     if (has_certificate)
         return verify_certificate(values, operands, n_operands);

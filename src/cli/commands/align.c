@@ -1,5 +1,4 @@
 /* `npudiff align`: options, what is printed while it works, exit code. docs/science/align.md. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,19 +13,13 @@
 
 struct values {
     struct cli_load load;
-    const char *output;
-    const char *certificate;
-    const char *encodings;
-    const char *overrides;
+    const char *output, *certificate, *encodings, *overrides;
     struct cli_list arithmetics;
-    const char *chipsets;
-    const char *layers;
+    const char *chipsets, *layers;
     struct cli_list fit;
     double budget_db;
     size_t n_samples;
-    bool no_equalise;
-    bool force;
-    bool verbose;
+    bool no_equalise, force, verbose;
     struct cli_answer answer;
     size_t memory_limit_mib;
     double time_limit_s;
@@ -41,6 +34,15 @@ struct work {
     struct cli_probes fit;
     struct nd_alignment *alignment;
 };
+
+static void close_all(struct work *work)
+{
+    nd_alignment_destroy(&work->alignment);
+    cli_probes_deinit(&work->fit);
+    free(work->chipsets);
+    free(work->chipset_names);
+    cli_work_close(&work->run);
+}
 
 static void show_progress(void *context, const char *stage, size_t n_done, size_t n_total)
 {
@@ -83,40 +85,35 @@ static enum nd_status split_chipsets(const char *text, struct work *work, struct
 
 /* ---- the command ---- */
 
-static void fill_options(const struct values *values, const struct work *work, struct nd_align_options *options)
-{
-    nd_align_options_init(options);
-    options->output = values->output;
-    options->certificate = values->certificate;
-    options->replace = values->force;
-    options->float_model = work->run.float_model;
-    options->arithmetics = values->arithmetics.items;
-    options->n_arithmetics = values->arithmetics.n;
-    options->chipsets = work->chipsets;
-    options->n_chipsets = work->n_chipsets;
-    options->layers = values->layers;
-    options->probes = (const struct nd_probe *const *)work->run.probes.items;
-    options->n_probes = work->run.probes.n;
-    options->fit = (const struct nd_probe *const *)work->fit.items;
-    options->n_fit = work->fit.n;
-    options->n_samples = values->n_samples;
-    if (values->budget_db > 0)
-        options->budget_db = values->budget_db;
-    /* Scales for a float model whose weights are not scaled. */
-    options->keeps_channels = values->no_equalise || values->encodings != NULL || values->overrides != NULL;
-    options->devices = work->run.devices.items;
-    options->n_devices = work->run.devices.n;
-    options->agent = values->load.agent;
-    options->n_threads = values->load.n_threads;
-    options->is_cancelled = cli_signals_came;
-}
-
 static int align(const struct values *values, struct work *work)
 {
     struct nd_error err = {0};
     struct nd_align_options options;
     struct cli_progress *progress = cli_progress_create(1, 1, values->answer.quiet);
-    fill_options(values, work, &options);
+    nd_align_options_init(&options);
+    options.output = values->output;
+    options.certificate = values->certificate;
+    options.replace = values->force;
+    options.float_model = work->run.float_model;
+    options.arithmetics = values->arithmetics.items;
+    options.n_arithmetics = values->arithmetics.n;
+    options.chipsets = work->chipsets;
+    options.n_chipsets = work->n_chipsets;
+    options.layers = values->layers;
+    options.probes = (const struct nd_probe *const *)work->run.probes.items;
+    options.n_probes = work->run.probes.n;
+    options.fit = (const struct nd_probe *const *)work->fit.items;
+    options.n_fit = work->fit.n;
+    options.n_samples = values->n_samples;
+    if (values->budget_db > 0)
+        options.budget_db = values->budget_db;
+    /* Scales for a float model whose weights are not scaled. */
+    options.keeps_channels = values->no_equalise || values->encodings != NULL || values->overrides != NULL;
+    options.devices = work->run.devices.items;
+    options.n_devices = work->run.devices.n;
+    options.agent = values->load.agent;
+    options.n_threads = values->load.n_threads;
+    options.is_cancelled = cli_signals_came;
     options.progress = show_progress;
     options.progress_context = progress;
     cli_signals_catch();
@@ -147,7 +144,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     (void)n_operands;
     const struct values *values = context;
     struct nd_error err = {0};
-    struct work work = {0};
+    CLI_OWNED(close_all) struct work work = {0};
     if (values->load.devices.n == 1)
         return cli_usage_error("align", "--verify needs two devices or more, which are compared");
     if (values->load.devices.n > 0 && values->load.probes.n == 0)
@@ -165,19 +162,12 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     if (wrong != 0)
         return wrong;
     cli_limit_work(values->time_limit_s, values->memory_limit_mib);
-    enum nd_status status = split_chipsets(values->chipsets, &work, &err);
-    if (status == ND_OK)
-        status = cli_work_open(operands[0], &values->load, &work.run, &err);
-    if (status == ND_OK && values->fit.n > 0)
-        status = cli_probes_make(work.run.model, &values->fit, values->load.allow_nonfinite, &work.fit, &err);
-    int exit_code = status == ND_OK ? align(values, &work) : cli_report_error(&err);
-    nd_alignment_destroy(&work.alignment);
-    cli_probes_deinit(&work.fit);
-    free(work.chipsets);
-    free(work.chipset_names);
-    cli_work_close(&work.run);
-    cli_signals_end_if_came(); /* only now that everything is cleaned up */
-    return exit_code;
+    if (split_chipsets(values->chipsets, &work, &err) != ND_OK ||
+        cli_work_open(operands[0], &values->load, &work.run, &err) != ND_OK ||
+        (values->fit.n > 0 &&
+         cli_probes_make(work.run.model, &values->fit, values->load.allow_nonfinite, &work.fit, &err) != ND_OK))
+        return cli_report_error(&err);
+    return align(values, &work);
 }
 
 static const struct cli_option options[] = {

@@ -12,55 +12,31 @@
 #include "npudiff/devices/device.h"
 
 struct values {
-    struct cli_list devices;
-    struct cli_list probes;
-    struct cli_list dims;
-    const char *output;
-    const char *tensors;
-    const char *store;
-    const char *log_level;
-    const char *agent;
-    const char *htp_config;
-    const char *deflate;
-    size_t repeats;
-    size_t jobs;
-    size_t memory_limit_mib;
-    double time_limit_s;
-    double stall_limit_s;
-    bool prefixes;
-    bool allow_fallback;
-    bool skip_untouched;
-    bool trust_options;
-    bool allow_nonfinite;
-    bool profile;
+    struct cli_list devices, probes, dims;
+    const char *output, *tensors, *store, *log_level, *agent, *htp_config, *deflate;
+    size_t repeats, jobs, memory_limit_mib;
+    double time_limit_s, stall_limit_s;
+    bool prefixes, allow_fallback, skip_untouched, trust_options, allow_nonfinite, profile;
     struct cli_integer link_limit_s; /* 0 is a choice: not at all */
-    bool force;
-    bool resume;
-    bool clean;
+    bool force, resume, clean;
     struct cli_answer answer;
 };
 
 /* ---- preparing ---- */
 
-/* Devices, and where their captures go. */
-static enum nd_status prepare_cells(const struct values *values, struct cli_fleet *fleet, int *usage,
-                                    struct nd_error *err)
+/* Devices, and where their captures go: 0, or the exit code of what is wrong. */
+static int prepare_cells(const struct values *values, struct cli_fleet *fleet)
 {
-    enum nd_status status = cli_fleet_set_devices(fleet, &values->devices, err);
-    if (status != ND_OK)
-        return status;
-    if (cli_ends_with(values->output, ".h5")) {
-        if (fleet->n_cells > 1) {
-            *usage = cli_usage_error("capture", "several devices need a folder for -o, not the file '%s'",
-                                     values->output);
-            return ND_ERR_USAGE;
-        }
-        fleet->cells[0].path = strdup(values->output);
-        status = fleet->cells[0].path != NULL ? ND_OK : cli_memory_error(err);
-    } else if (!cli_name_files(fleet, values->output, ".h5")) {
-        status = cli_memory_error(err);
-    }
-    return status;
+    struct nd_error err = {0};
+    if (cli_fleet_set_devices(fleet, &values->devices, &err) != ND_OK)
+        return cli_report_error(&err);
+    if (!cli_ends_with(values->output, ".h5"))
+        return cli_name_files(fleet, values->output, ".h5") ? 0 : cli_fail_memory();
+    if (fleet->n_cells > 1)
+        return cli_usage_error("capture", "several devices need a folder for -o, not the file '%s'",
+                               values->output);
+    fleet->cells[0].path = strdup(values->output);
+    return fleet->cells[0].path != NULL ? 0 : cli_fail_memory();
 }
 
 /* All captures, before the first device runs: the exit code, 0 when none is in the way. */
@@ -112,9 +88,9 @@ static void fill_options(const struct values *values, struct nd_capture_options 
 static int capture_model(const struct values *values, struct nd_model *model, const struct nd_htp_config *htp)
 {
     struct nd_error err = {0};
-    int exit_code = ND_EXIT_TROUBLE;
     const struct cli_list specs = cli_probes_or_default(&values->probes);
-    struct cli_probes probes = {0};
+    CLI_OWNED(cli_probes_deinit) struct cli_probes probes = {0};
+    CLI_OWNED(cli_fleet_deinit)
     struct cli_fleet fleet = {.model = model,
                               .n_threads = values->jobs,
                               .is_quiet = values->answer.quiet,
@@ -124,39 +100,35 @@ static int capture_model(const struct values *values, struct nd_model *model, co
     fill_options(values, &fleet.options);
     fleet.options.htp_config = htp->inner;
     fleet.options.htp_config_outer = htp->outer;
-    int usage = 0;
     size_t n_old = 0;
-    enum nd_status status = cli_set_dims(model, &values->dims, &err);
-    if (status == ND_OK)
-        status = nd_probes_check_static(model, specs.items, specs.n, &err);
-    if (status == ND_OK)
-        status = prepare_cells(values, &fleet, &usage, &err);
-    if (status == ND_OK && (usage = check_outputs(values, &fleet)) != 0)
-        status = ND_ERR_IO; /* it is reported already */
-    if (status == ND_OK)
-        status = cli_probes_make(model, &specs, values->allow_nonfinite, &probes, &err);
+    if (cli_set_dims(model, &values->dims, &err) != ND_OK ||
+        nd_probes_check_static(model, specs.items, specs.n, &err) != ND_OK)
+        return cli_report_error(&err);
+    int exit_code = prepare_cells(values, &fleet);
+    if (exit_code == 0)
+        exit_code = check_outputs(values, &fleet);
+    if (exit_code != 0)
+        return exit_code;
+    if (cli_probes_make(model, &specs, values->allow_nonfinite, &probes, &err) != ND_OK)
+        return cli_report_error(&err);
     fleet.probes = (const struct nd_probe *const *)probes.items;
     fleet.n_probes = probes.n;
-    if (status == ND_OK && values->resume)
-        status = cli_resume(&fleet, &err);
+    if (values->resume && cli_resume(&fleet, &err) != ND_OK)
+        return cli_report_error(&err);
     const char *qoperator;
-    size_t n_qoperators = status == ND_OK ? nd_model_n_qoperators(model, &qoperator) : 0;
+    size_t n_qoperators = nd_model_n_qoperators(model, &qoperator);
     if (n_qoperators > 0)
         fprintf(stderr,
                 "npudiff: the model is in QOperator format (%zu operators such as %s): npudiff knows no scales "
                 "between "
                 "them, and an NPU may refuse them; quantise with QuantFormat.QDQ\n",
                 n_qoperators, qoperator);
-    if (status != ND_OK) {
-        exit_code = usage != 0 ? usage : cli_report_error(&err);
-    } else if (cli_ends_with(values->output, ".h5")) {
-        exit_code = cli_fleet_capture(&fleet);
-    } else if (cli_make_folder(values->output, &n_old)) {
-        exit_code = cli_fleet_capture(&fleet);
-        cli_remove_empty_folder(values->output, n_old);
-    }
-    cli_fleet_deinit(&fleet);
-    cli_probes_deinit(&probes);
+    if (cli_ends_with(values->output, ".h5"))
+        return cli_fleet_capture(&fleet);
+    if (!cli_make_folder(values->output, &n_old))
+        return ND_EXIT_TROUBLE;
+    exit_code = cli_fleet_capture(&fleet);
+    cli_remove_empty_folder(values->output, n_old);
     return exit_code;
 }
 
@@ -165,7 +137,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     (void)n_operands;
     const struct values *values = context;
     struct nd_error err = {0};
-    struct nd_model *model = NULL;
+    CLI_OWNED(nd_model_destroy) struct nd_model *model = NULL;
     if (values->devices.n == 0 || values->output == NULL)
         return cli_usage_error("capture", "%s is missing", values->devices.n == 0 ? "-d DEVICE" : "-o DIR");
     if (values->devices.n > 1 && cli_ends_with(values->output, ".h5"))
@@ -177,18 +149,11 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     if (values->prefixes && values->tensors != NULL && strcmp(values->tensors, "none") == 0)
         return cli_usage_error("capture",
                                "--prefixes records tensors, and --tensors none records none: give one of them");
-    struct nd_htp_config htp = {0};
-    if (values->htp_config != NULL && nd_htp_config_read(values->htp_config, &htp, &err) != ND_OK)
+    CLI_OWNED(nd_htp_config_deinit) struct nd_htp_config htp = {0};
+    if ((values->htp_config != NULL && nd_htp_config_read(values->htp_config, &htp, &err) != ND_OK) ||
+        nd_model_load(operands[0], &model, &err) != ND_OK)
         return cli_report_error(&err);
-    if (nd_model_load(operands[0], &model, &err) != ND_OK) {
-        nd_htp_config_deinit(&htp);
-        return cli_report_error(&err);
-    }
-    int exit_code = capture_model(values, model, &htp);
-    nd_htp_config_deinit(&htp);
-    nd_model_destroy(&model);
-    cli_signals_end_if_came(); /* only now that everything is cleaned up */
-    return exit_code;
+    return capture_model(values, model, &htp);
 }
 
 static const char *const store_choices[] = {"full", "digest", NULL};

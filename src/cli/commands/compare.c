@@ -21,31 +21,29 @@ struct compare_values {
     struct cli_list bitwise, lsb, ulp, atol, rtol;
     const char *tensors;
     struct cli_list probes;
-    bool different_models;
-    bool all_pairs;
+    bool different_models, all_pairs;
     struct cli_list matrices;
     const char *ulp_in;
-    struct cli_integer worst;
-    struct cli_integer channel_axis;
-    bool verify_digests;
-    bool trust_digests;
-    bool config;
-    size_t n_threads;
-    size_t memory_mib;
+    struct cli_integer worst, channel_axis;
+    bool verify_digests, trust_digests, config;
+    size_t n_threads, memory_mib;
     struct cli_part part;
     const char *cut;
     struct cli_list merge;
-    bool all_tensors;
-    bool verbose;
+    bool all_tensors, verbose;
     struct cli_answer answer;
     const char *report;
 };
 
+/* What the options come to, the captures, and what comes of comparing them. */
 struct compare_setup {
     struct nd_compare_options options;
     struct nd_matrix *matrices; /* [values->matrices.n] */
     struct nd_gates *gates;
     struct nd_parts *parts;
+    struct nd_capture **captures; /* [n_captures] */
+    size_t n_captures;
+    struct nd_comparison *comparison;
 };
 
 /* ---- what the options come to ---- */
@@ -77,24 +75,28 @@ static enum nd_status parse_gates(const struct compare_values *values, struct nd
                  {ND_GATE_ULP, &values->ulp},
                  {ND_GATE_ATOL, &values->atol},
                  {ND_GATE_RTOL, &values->rtol}};
-    enum nd_status status = ND_OK;
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
-        for (size_t k = 0; status == ND_OK && k < lists[i].texts->n; k++)
-            status = nd_gates_parse(gates, lists[i].kind, lists[i].texts->items[k], err);
-    return status;
+        for (size_t k = 0; k < lists[i].texts->n; k++)
+            CLI_TRY(nd_gates_parse(gates, lists[i].kind, lists[i].texts->items[k], err));
+    return ND_OK;
 }
 
-static enum nd_status parse_matrices(const struct compare_values *values, struct compare_setup *setup,
-                                     struct nd_error *err)
+/* Turns checked values into options, which borrow from them and from the environment. Reads the parts to be
+ * merged, and opens the captures. compare_setup_deinit frees what *out owns, also after a failure. */
+static enum nd_status compare_setup_init(const struct compare_values *values, const char *const *paths,
+                                         size_t n, struct compare_setup *out, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < values->matrices.n; i++)
-        status = nd_matrix_parse(values->matrices.items[i], &setup->matrices[i], err);
-    return status;
-}
-
-static void fill_options(const struct compare_values *values, struct nd_compare_options *options)
-{
+    out->options = nd_compare_options_default();
+    CLI_TRY(nd_gates_create(&out->gates, err));
+    CLI_TRY(parse_gates(values, out->gates, err));
+    out->matrices = calloc(values->matrices.n + 1, sizeof *out->matrices);
+    if (out->matrices == NULL)
+        return cli_memory_error(err);
+    for (size_t i = 0; i < values->matrices.n; i++)
+        CLI_TRY(nd_matrix_parse(values->matrices.items[i], &out->matrices[i], err));
+    if (values->merge.n > 0)
+        CLI_TRY(nd_parts_read(values->merge.items, values->merge.n, &out->parts, err));
+    struct nd_compare_options *options = &out->options;
     const char *cpu_cap = getenv("NPUDIFF_CPU");
     options->tensors = values->tensors;
     options->probes = values->probes.items;
@@ -118,56 +120,37 @@ static void fill_options(const struct compare_values *values, struct nd_compare_
         bool is_by_tensor = values->cut != NULL && strcmp(values->cut, "tensors") == 0;
         options->cut = is_by_tensor ? ND_CUT_TENSORS : ND_CUT_SAMPLES;
     }
-}
-
-/* Turns checked values into *out, which borrows from them and from the environment. Reads the parts to be
- * merged. compare_setup_deinit frees what *out owns, also after a failure. */
-static enum nd_status compare_setup_init(const struct compare_values *values, struct compare_setup *out,
-                                         struct nd_error *err)
-{
-    *out = (struct compare_setup){.options = nd_compare_options_default()};
-    enum nd_status status = nd_gates_create(&out->gates, err);
-    if (status == ND_OK)
-        status = parse_gates(values, out->gates, err);
-    if (status != ND_OK)
-        return status;
-    out->matrices = calloc(values->matrices.n + 1, sizeof *out->matrices);
-    if (out->matrices == NULL)
-        return cli_memory_error(err);
-    status = parse_matrices(values, out, err);
-    if (status == ND_OK && values->merge.n > 0)
-        status = nd_parts_read(values->merge.items, values->merge.n, &out->parts, err);
-    fill_options(values, &out->options);
     out->options.gates = out->gates;
     out->options.merge = out->parts;
-    return status;
+    out->captures = calloc(n, sizeof(struct nd_capture *));
+    if (out->captures == NULL)
+        return cli_memory_error(err);
+    for (; out->n_captures < n; out->n_captures++) {
+        struct nd_capture **capture = &out->captures[out->n_captures];
+        CLI_TRY((values->trust_digests ? nd_capture_open_unchecked
+                                       : nd_capture_open_deferred)(paths[out->n_captures], capture, err));
+        if (values->trust_digests)
+            nd_capture_trust(*capture);
+    }
+    return ND_OK;
 }
 
 static void compare_setup_deinit(struct compare_setup *setup)
 {
+    nd_comparison_destroy(&setup->comparison);
+    for (size_t i = 0; i < setup->n_captures; i++)
+        nd_capture_close(&setup->captures[i]);
+    free(setup->captures);
     nd_parts_destroy(&setup->parts);
     nd_gates_destroy(&setup->gates);
     free(setup->matrices);
-    *setup = (struct compare_setup){0};
-}
-
-static enum nd_status open_all(const char *const *paths, size_t n, bool are_trusted,
-                               struct nd_capture **captures, struct nd_error *err)
-{
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < n; i++) {
-        status = are_trusted ? nd_capture_open_unchecked(paths[i], &captures[i], err)
-                             : nd_capture_open_deferred(paths[i], &captures[i], err);
-        if (status == ND_OK && are_trusted)
-            nd_capture_trust(captures[i]);
-    }
-    return status;
 }
 
 static enum nd_status print(const struct compare_values *values, const struct compare_setup *setup,
-                            const struct nd_capture *ref, const struct nd_comparison *comparison,
                             struct nd_error *err)
 {
+    const struct nd_comparison *comparison = setup->comparison;
+    const struct nd_capture *ref = setup->captures[0];
     const struct nd_report_options options = {.struct_size = sizeof options,
                                               .all_tensors = values->all_tensors,
                                               .details = values->verbose,
@@ -178,56 +161,49 @@ static enum nd_status print(const struct compare_values *values, const struct co
                                               .is_brief = !values->all_tensors && !values->verbose,
                                               .model = nd_capture_string(ref, "model", "file"),
                                               .model_path = nd_capture_model_path(ref)};
-    char *text = NULL;
-    enum nd_status status = comparison->cut != ND_CUT_NONE ? nd_compare_part_format(comparison, &text, err)
-                            : values->answer.json          ? nd_report_json(comparison, &text, err)
-                                                           : nd_report_text(comparison, &options, &text, err);
-    if (status == ND_OK && (values->answer.json || comparison->cut != ND_CUT_NONE))
+    CLI_FREED char *text = NULL;
+    bool is_document = values->answer.json || comparison->cut != ND_CUT_NONE;
+    CLI_TRY(comparison->cut != ND_CUT_NONE ? nd_compare_part_format(comparison, &text, err)
+            : values->answer.json          ? nd_report_json(comparison, &text, err)
+                                           : nd_report_text(comparison, &options, &text, err));
+    if (is_document)
         cli_print_document(text);
-    else if (status == ND_OK && cli_is_markdown(values->answer.format))
+    else if (cli_is_markdown(values->answer.format))
         cli_print_markdown(text);
-    else if (status == ND_OK)
+    else
         cli_print_text(text, values->answer.color);
-    free(text);
-    return status;
-}
-
-static enum nd_status check_matrices(const struct compare_setup *setup, size_t n,
-                                     const struct nd_comparison *comparison, struct nd_error *err)
-{
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < n; i++)
-        status = nd_matrix_check(&setup->matrices[i], comparison, err);
-    return status;
+    return ND_OK;
 }
 
 /* Digests of captures are read when they are first asked for. */
-static enum nd_status check_read(const struct nd_capture *const *captures, size_t n, struct nd_error *err)
+static enum nd_status check_read(const struct compare_setup *setup, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < n; i++)
-        status = nd_capture_check_deferred(captures[i], err);
-    return status;
+    for (size_t i = 0; i < setup->n_captures; i++)
+        CLI_TRY(nd_capture_check_deferred(setup->captures[i], err));
+    return ND_OK;
+}
+
+static enum nd_status tell(const struct compare_values *values, const struct compare_setup *setup,
+                           struct nd_error *err)
+{
+    for (size_t i = 0; i < values->matrices.n; i++)
+        CLI_TRY(nd_matrix_check(&setup->matrices[i], setup->comparison, err));
+    CLI_TRY(check_read(setup, err));
+    return cli_is_silent(&values->answer) ? ND_OK : print(values, setup, err);
 }
 
 /* The page of --report; 0, or the exit code of an error. */
-static int report(const struct compare_values *values, struct nd_comparison *comparison,
-                  const struct nd_capture *const *captures, size_t n)
+static int report(const struct compare_values *values, const struct compare_setup *setup)
 {
     struct nd_error err = {0};
     if (values->report == NULL)
         return 0;
-    struct report_documents *documents = calloc(1, sizeof *documents);
-    if (documents == NULL)
-        return cli_fail_memory();
-    enum nd_status status = report_documents_of_comparison(documents, NULL, comparison, captures, &err);
-    if (status == ND_OK)
-        status = check_read(captures, n, &err);
-    int exit_code = status == ND_OK ? cli_report_write(values->report, documents->items, documents->n, NULL)
-                                    : cli_report_error(&err);
-    report_documents_deinit(documents);
-    free(documents);
-    return exit_code;
+    CLI_OWNED(report_documents_deinit) struct report_documents documents = {0};
+    if (report_documents_of_comparison(&documents, NULL, setup->comparison,
+                                       (const struct nd_capture *const *)setup->captures, &err) != ND_OK ||
+        check_read(setup, &err) != ND_OK)
+        return cli_report_error(&err);
+    return cli_report_write(values->report, documents.items, documents.n, NULL);
 }
 
 static void show_progress(void *context, const char *stage, size_t n_done, size_t n_total)
@@ -239,21 +215,22 @@ static void show_progress(void *context, const char *stage, size_t n_done, size_
 
 /* With a bar; Ctrl-C stops it. */
 static enum nd_status compare(const struct compare_values *values, struct compare_setup *setup,
-                              const struct nd_capture *const *captures, size_t n, struct nd_comparison **out,
                               struct nd_error *err)
 {
+    const struct nd_capture *const *captures = (const struct nd_capture *const *)setup->captures;
     struct cli_progress *progress = cli_progress_create(1, 1, values->answer.quiet);
     setup->options.progress = show_progress;
     setup->options.progress_context = progress;
     setup->options.is_cancelled = cli_signals_came;
     cli_signals_catch();
-    enum nd_status status = nd_compare_captures(captures, n, &setup->options, out, err);
-    if (status == ND_OK && (*out)->cut == ND_CUT_NONE &&
+    enum nd_status status =
+        nd_compare_captures(captures, setup->n_captures, &setup->options, &setup->comparison, err);
+    if (status == ND_OK && setup->comparison->cut == ND_CUT_NONE &&
         (!values->answer.quiet || values->answer.json || values->report != NULL)) {
         cli_progress_show(progress, 0, &(struct cli_progress_state){.label = "compare", .stage = "diagnosis"});
-        status = nd_diagnose_comparison(*out, captures, err);
+        status = nd_diagnose_comparison(setup->comparison, captures, err);
         if (status == ND_OK)
-            status = nd_find_changed_samples(*out, captures, CLI_REPORT_SAMPLES, err);
+            status = nd_find_changed_samples(setup->comparison, captures, CLI_REPORT_SAMPLES, err);
     }
     cli_progress_destroy(progress);
     return status;
@@ -420,15 +397,13 @@ static bool has_more_than_config(const struct compare_values *values)
 static int run_config(const struct compare_values *values, const char *const *operands, size_t n_operands)
 {
     struct nd_error err = {0};
-    struct nd_capture *ref = NULL;
+    CLI_OWNED(nd_capture_close) struct nd_capture *ref = NULL;
     if (has_more_than_config(values))
         return cli_usage_error("compare", "--config goes with --json, -v and -q only");
     if (nd_capture_open(operands[0], &ref, &err) != ND_OK)
         return cli_report_error(&err);
-    int exit_code = n_operands == 1 ? show_settings(values, ref)
-                                    : compare_all_settings(values, ref, operands + 1, n_operands - 1);
-    nd_capture_close(&ref);
-    return exit_code;
+    return n_operands == 1 ? show_settings(values, ref)
+                           : compare_all_settings(values, ref, operands + 1, n_operands - 1);
 }
 
 /* ---- the command ---- */
@@ -443,8 +418,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
 {
     const struct compare_values *values = context;
     struct nd_error err = {0};
-    struct compare_setup setup = {0};
-    struct nd_comparison *comparison = NULL;
+    CLI_OWNED(compare_setup_deinit) struct compare_setup setup = {0};
     if (values->config)
         return run_config(values, operands, n_operands);
     if (n_operands < 2)
@@ -458,38 +432,18 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         exit_code = cli_report_check(values->report);
     if (exit_code != 0)
         return exit_code;
-    struct nd_capture **captures = calloc(n_operands, sizeof(struct nd_capture *));
-    if (captures == NULL)
-        return cli_fail_memory();
-    enum nd_status status = compare_setup_init(values, &setup, &err);
+    enum nd_status status = compare_setup_init(values, operands, n_operands, &setup, &err);
     if (status == ND_OK)
-        status = open_all(operands, n_operands, values->trust_digests, captures, &err);
-    if (status == ND_OK)
-        status =
-            compare(values, &setup, (const struct nd_capture *const *)captures, n_operands, &comparison, &err);
+        status = compare(values, &setup, &err);
     if (cli_signals_came(NULL)) {
         cli_stopped_tell("the captures are as they were, and no result is kept", "");
-        exit_code = ND_EXIT_TROUBLE;
-        goto end;
+        return ND_EXIT_TROUBLE;
     }
     if (status == ND_OK)
-        status = check_matrices(&setup, values->matrices.n, comparison, &err);
-    if (status == ND_OK)
-        status = check_read((const struct nd_capture *const *)captures, n_operands, &err);
-    if (status == ND_OK && !cli_is_silent(&values->answer))
-        status = print(values, &setup, captures[0], comparison, &err);
-    exit_code = status == ND_OK ? exit_code_of(comparison) : cli_report_error(&err);
-    if (status == ND_OK)
-        exit_code = cli_worse(
-            exit_code, report(values, comparison, (const struct nd_capture *const *)captures, n_operands));
-end:
-    nd_comparison_destroy(&comparison);
-    for (size_t i = 0; i < n_operands; i++)
-        nd_capture_close(&captures[i]);
-    free(captures);
-    compare_setup_deinit(&setup);
-    cli_signals_end_if_came(); /* only now that everything is cleaned up */
-    return exit_code;
+        status = tell(values, &setup, &err);
+    if (status != ND_OK)
+        return cli_report_error(&err);
+    return cli_worse(exit_code_of(setup.comparison), report(values, &setup));
 }
 
 static const char *const float_types[] = {"float64",       "float32",     "float16", "bfloat16",
@@ -568,16 +522,21 @@ const struct cli_command cmd_compare = {
                 "CAPTURE.h5 [OTHER.h5 ...]",
     .details =
         "Compares captures of one model, tensor by tensor and sample by sample. It says which devices are "
-        "equal in every bit, at which tensor the others begin to differ, by how much, and what that does to "
+        "equal in every bit, at which tensor the others begin to differ, by how much, and what that does "
+        "to "
         "accuracy. The first capture is the reference.\n"
         "Without a gate every different bit counts. With gates every element must pass all of them.\n"
-        "With --config: chip, runtime, provider options, loaded libraries with their build ids, processor, and "
-        "the HTP configuration that 'npudiff capture --htp-config' stored; of several captures those in which "
-        "each one differs from the first. Each setting is marked 'can change bits' (the vendor's documentation "
+        "With --config: chip, runtime, provider options, loaded libraries with their build ids, processor, "
+        "and "
+        "the HTP configuration that 'npudiff capture --htp-config' stored; of several captures those in "
+        "which "
+        "each one differs from the first. Each setting is marked 'can change bits' (the vendor's "
+        "documentation "
         "says so, or it was measured), 'performance only' or 'not known'.\n"
         "Exit code 0: same, or within the gates; 1: differs; 2: wrong usage or a file problem; 3: not "
         "comparable; 4: inconclusive, because outputs are NaN on both sides; 5: a device had failed.\n"
-        "NPUDIFF_CPU=scalar|avx2|avx512|neon in the environment limits the processor instructions that npudiff "
+        "NPUDIFF_CPU=scalar|avx2|avx512|neon in the environment limits the processor instructions that "
+        "npudiff "
         "uses. The result is the same.",
     CLI_TABLES(struct compare_values),
     CLI_OPERANDS(CLI_VALUE_CAPTURE, 1, CLI_ANY_NUMBER),

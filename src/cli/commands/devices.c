@@ -8,12 +8,8 @@
 #include "npudiff/devices/device.h"
 
 struct values {
-    bool json;
-    bool verbose;
-    bool no_phones;
-    bool trust_options;
-    const char *check;
-    const char *server;
+    bool json, verbose, no_phones, trust_options;
+    const char *check, *server;
 };
 
 static json_t *syntax_rows(void)
@@ -83,31 +79,9 @@ static json_t *runner_rows(void)
     return rows;
 }
 
-static void print_runners(const json_t *runners)
-{
-    static const struct nd_report_column columns[] = {
-        {"device", "RUNNER"}, {"path", "PROGRAM"}, {"reason", "REASON"}, {NULL, NULL}};
-    printf("\n");
-    if (json_array_size(runners) == 0)
-        printf("runners: none is found\n");
-    else
-        cli_print_table(runners, columns);
-}
-
 static const struct nd_report_column phone_columns[] = {{"device", "PHONE"},  {"model", "MODEL"},
                                                         {"soc", "CHIPSET"},   {"state", "STATE"},
                                                         {"reason", "REASON"}, {NULL, NULL}};
-
-static void print_phones(const json_t *phones, const struct nd_error *trouble)
-{
-    printf("\n");
-    if (phones == NULL)
-        printf("not available: %s\n", trouble->message);
-    else if (json_array_size(phones) == 0)
-        printf("phones: none is attached\n");
-    else
-        cli_print_table(phones, phone_columns);
-}
 
 static void print_tables(const json_t *root, const struct nd_error *phone_trouble, const char *missing)
 {
@@ -125,9 +99,24 @@ static void print_tables(const json_t *root, const struct nd_error *phone_troubl
     cli_print_table(json_object_get(root, "chipsets"), chipset_columns);
     if (missing != NULL)
         printf("\nnot available: %s\n", missing);
-    print_runners(json_object_get(root, "runners"));
-    if (phone_trouble != NULL)
-        print_phones(json_object_get(root, "phones"), phone_trouble);
+    const json_t *runners = json_object_get(root, "runners");
+    static const struct nd_report_column columns[] = {
+        {"device", "RUNNER"}, {"path", "PROGRAM"}, {"reason", "REASON"}, {NULL, NULL}};
+    printf("\n");
+    if (json_array_size(runners) == 0)
+        printf("runners: none is found\n");
+    else
+        cli_print_table(runners, columns);
+    if (phone_trouble != NULL) {
+        const json_t *phones = json_object_get(root, "phones");
+        printf("\n");
+        if (phones == NULL)
+            printf("not available: %s\n", phone_trouble->message);
+        else if (json_array_size(phones) == 0)
+            printf("phones: none is attached\n");
+        else
+            cli_print_table(phones, phone_columns);
+    }
 }
 
 /* ---- the answer in one screen ---- */
@@ -231,24 +220,22 @@ static int check_runner(const struct values *values)
     static const struct nd_report_column columns[] = {
         {"trial", "TRIAL"}, {"state", "STATE"}, {"said", "REASON"}, {NULL, NULL}};
     struct nd_error err = {0};
-    struct nd_device device = {0};
+    CLI_OWNED(nd_device_deinit) struct nd_device device = {0};
     struct nd_runner_report report;
-    enum nd_status status = values->trust_options ? nd_device_parse_trusted(values->check, &device, &err)
-                                                  : nd_device_parse(values->check, &device, &err);
-    if (status == ND_OK)
-        status = nd_runner_check(&device, &report, &err);
-    nd_device_deinit(&device);
-    if (status != ND_OK)
+    if ((values->trust_options ? nd_device_parse_trusted : nd_device_parse)(values->check, &device, &err) !=
+            ND_OK ||
+        nd_runner_check(&device, &report, &err) != ND_OK)
         return cli_report_error(&err);
-    json_t *root = json_pack("{s:o, s:o, s:b, s:o}", "syntaxes", syntax_rows(), "chipsets", json_array(),
-                             "has_passed", report.has_passed, "trials", trial_rows(&report));
-    if (values->json) {
-        cli_print_json(ND_DOCUMENT_DEVICES, root);
-    } else {
+    json_t *trials = trial_rows(&report);
+    if (!values->json) {
         printf("%s: %s\n\n", report.has_passed ? "PASSED" : "FAILED", values->check);
-        cli_print_table(json_object_get(root, "trials"), columns);
+        cli_print_table(trials, columns);
+        json_decref(trials);
+    } else {
+        cli_print_json(ND_DOCUMENT_DEVICES,
+                       json_pack("{s:o, s:o, s:b, s:o}", "syntaxes", syntax_rows(), "chipsets", json_array(),
+                                 "has_passed", report.has_passed, "trials", trials));
     }
-    json_decref(root);
     return report.has_passed ? ND_EXIT_SAME : ND_EXIT_DEVICE_FAILED;
 }
 
@@ -258,20 +245,16 @@ static int check_runner(const struct values *values)
 static int list_server(const struct values *values)
 {
     struct nd_error err = {0};
-    json_t *phones = phone_rows(values->server, &err);
+    json_auto_t *phones = phone_rows(values->server, &err);
     if (phones == NULL)
         return cli_report_error(&err);
-    if (values->json) {
-        json_t *root =
-            json_pack("{s:o, s:o, s:O}", "syntaxes", syntax_rows(), "chipsets", json_array(), "phones", phones);
-        cli_print_json(ND_DOCUMENT_DEVICES, root);
-        json_decref(root);
-    } else if (json_array_size(phones) == 0) {
+    if (values->json)
+        cli_print_json(ND_DOCUMENT_DEVICES, json_pack("{s:o, s:o, s:O}", "syntaxes", syntax_rows(), "chipsets",
+                                                      json_array(), "phones", phones));
+    else if (json_array_size(phones) == 0)
         printf("phones: none is attached there\n");
-    } else {
+    else
         cli_print_table(phones, phone_columns);
-    }
-    json_decref(phones);
     return 0;
 }
 
@@ -294,22 +277,21 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     if (status == ND_ERR_MEMORY || status == ND_ERR_IO) /* that says nothing of the runtime */
         return cli_report_error(&err);
     const char *missing = status == ND_OK ? NULL : err.message;
-    json_t *root = json_pack("{s:o, s:o}", "syntaxes", syntax_rows(), "chipsets", chipset_rows(missing));
+    json_auto_t *root = json_pack("{s:o, s:o}", "syntaxes", syntax_rows(), "chipsets", chipset_rows(missing));
     json_object_set_new(root, "runners", runner_rows());
     json_t *phones = values->no_phones ? NULL : phone_rows(NULL, &phone_trouble);
     if (phones != NULL)
         json_object_set_new(root, "phones", phones);
     else if (!values->no_phones)
         json_object_set_new(root, "phones_reason", cli_text(phone_trouble.message));
-    int exit_code = 0;
+    const struct nd_error *trouble = values->no_phones ? NULL : &phone_trouble;
     if (values->json)
-        cli_print_json(ND_DOCUMENT_DEVICES, root);
+        cli_print_json(ND_DOCUMENT_DEVICES, json_incref(root));
     else if (!values->verbose)
-        exit_code = print_brief(root, values->no_phones ? NULL : &phone_trouble, missing);
+        return print_brief(root, trouble, missing);
     else
-        print_tables(root, values->no_phones ? NULL : &phone_trouble, missing);
-    json_decref(root);
-    return exit_code;
+        print_tables(root, trouble, missing);
+    return 0;
 }
 
 static const struct cli_option options[] = {

@@ -10,11 +10,7 @@
 struct values {
     const char *output;
     double rtol;
-    bool strict;
-    bool complete;
-    bool allow_unknown;
-    bool force;
-    bool verbose;
+    bool strict, complete, allow_unknown, force, verbose;
     struct cli_answer answer;
 };
 
@@ -22,29 +18,22 @@ struct values {
 
 static enum nd_status of_capture(const char *path, struct nd_encodings **out, struct nd_error *err)
 {
-    struct nd_capture *capture = NULL;
-    struct nd_encodings *made = NULL;
-    enum nd_status status = nd_capture_open(path, &capture, err);
-    if (status == ND_OK)
-        status = nd_encodings_create(path, "capture", &made, err);
-    for (size_t e = 0; status == ND_OK && e < nd_capture_n_tensors(capture); e++)
-        status = nd_encodings_add_tensor(made, nd_capture_tensor(capture, e), err);
-    nd_capture_close(&capture);
-    if (status == ND_OK)
-        *out = made;
-    else
-        nd_encodings_destroy(&made);
-    return status;
+    CLI_OWNED(nd_capture_close) struct nd_capture *capture = NULL;
+    CLI_OWNED(nd_encodings_destroy) struct nd_encodings *made = NULL;
+    CLI_TRY(nd_capture_open(path, &capture, err));
+    CLI_TRY(nd_encodings_create(path, "capture", &made, err));
+    for (size_t e = 0; e < nd_capture_n_tensors(capture); e++)
+        CLI_TRY(nd_encodings_add_tensor(made, nd_capture_tensor(capture, e), err));
+    *out = made;
+    made = NULL;
+    return ND_OK;
 }
 
 static enum nd_status of_model(const char *path, struct nd_encodings **out, struct nd_error *err)
 {
-    struct nd_model *model = NULL;
-    enum nd_status status = nd_model_load(path, &model, err);
-    if (status == ND_OK)
-        status = nd_encodings_of_model(model, out, err);
-    nd_model_destroy(&model);
-    return status;
+    CLI_OWNED(nd_model_destroy) struct nd_model *model = NULL;
+    CLI_TRY(nd_model_load(path, &model, err));
+    return nd_encodings_of_model(model, out, err);
 }
 
 static enum nd_status read_any(const char *path, struct nd_encodings **out, struct nd_error *err)
@@ -59,7 +48,7 @@ static enum nd_status read_any(const char *path, struct nd_encodings **out, stru
 static int run_list(const struct values *values, const char *const *paths)
 {
     struct nd_error err = {0};
-    struct nd_encodings *encodings = NULL;
+    CLI_OWNED(nd_encodings_destroy) struct nd_encodings *encodings = NULL;
     if (read_any(paths[0], &encodings, &err) != ND_OK)
         return cli_report_error(&err);
     char *text = NULL;
@@ -67,9 +56,7 @@ static int run_list(const struct values *values, const char *const *paths)
                             : values->verbose
                                 ? nd_report_encodings_text(encodings, &text, &err)
                                 : nd_report_encodings_brief(encodings, cli_text_width(0), &text, &err);
-    int exit_code = cli_print_answer(status, text, &values->answer, &err);
-    nd_encodings_destroy(&encodings);
-    return exit_code;
+    return cli_print_answer(status, text, &values->answer, &err);
 }
 
 /* Omissions on stderr, what was written on stdout. */
@@ -108,8 +95,8 @@ static int apply(const struct values *values, const struct nd_model *model,
                  const struct nd_encodings *encodings)
 {
     struct nd_error err = {0};
-    struct nd_encodings_match match = {0};
-    int exit_code;
+    CLI_OWNED(nd_encodings_match_deinit) struct nd_encodings_match match = {0};
+    int exit_code = 0;
     if (nd_encodings_match(encodings, model, &match, &err) != ND_OK)
         return cli_report_error(&err);
     size_t n_unknown = count_unknown(&match), n = nd_encodings_n(encodings);
@@ -126,61 +113,43 @@ static int apply(const struct values *values, const struct nd_model *model,
         exit_code = ND_EXIT_DIFFERS;
     } else if (nd_encodings_apply(encodings, model, values->output, &err) != ND_OK) {
         exit_code = cli_report_error(&err);
-    } else {
-        exit_code = 0;
     }
     /* All tensors that the model lacks are told, whatever else is wrong. */
     int printed = print_applied(values, &match, encodings, exit_code == 0 ? values->output : NULL);
-    exit_code = printed != 0 ? printed : exit_code;
-    nd_encodings_match_deinit(&match);
-    return exit_code;
+    return printed != 0 ? printed : exit_code;
 }
 
 static int run_apply(const struct values *values, const char *const *paths)
 {
     struct nd_error err = {0};
-    struct nd_model *model = NULL;
-    struct nd_encodings *encodings = NULL;
-    int exit_code;
+    CLI_OWNED(nd_model_destroy) struct nd_model *model = NULL;
+    CLI_OWNED(nd_encodings_destroy) struct nd_encodings *encodings = NULL;
     size_t n_added = 0;
     if (values->output == NULL)
         return cli_usage_error("encodings", "'apply' needs -o QDQ.onnx");
     if (cli_check_output(values->output, values->force, "--force overwrites it") != 0)
         return ND_EXIT_TROUBLE;
-    exit_code = nd_model_load(paths[0], &model, &err) != ND_OK ||
-                        read_any(paths[1], &encodings, &err) != ND_OK ||
-                        (values->complete && nd_encodings_complete(encodings, model, &n_added, &err) != ND_OK)
-                    ? cli_report_error(&err)
-                    : apply(values, model, encodings);
-    nd_model_destroy(&model);
-    nd_encodings_destroy(&encodings);
-    return exit_code;
+    if (nd_model_load(paths[0], &model, &err) != ND_OK || read_any(paths[1], &encodings, &err) != ND_OK ||
+        (values->complete && nd_encodings_complete(encodings, model, &n_added, &err) != ND_OK))
+        return cli_report_error(&err);
+    return apply(values, model, encodings);
 }
 
 static int run_diff(const struct values *values, const char *const *paths)
 {
     struct nd_error err = {0};
-    struct nd_encodings *ref = NULL, *test = NULL;
-    struct nd_encodings_diff diff = {0};
-    int exit_code;
+    CLI_OWNED(nd_encodings_destroy) struct nd_encodings *ref = NULL, *test = NULL;
+    CLI_OWNED(nd_encodings_diff_deinit) struct nd_encodings_diff diff = {0};
+    char *text = NULL;
     if (read_any(paths[0], &ref, &err) != ND_OK || read_any(paths[1], &test, &err) != ND_OK ||
-        nd_encodings_compare(ref, test, values->rtol, &diff, &err) != ND_OK) {
-        exit_code = cli_report_error(&err);
-    } else {
-        char *text = NULL;
-        enum nd_status status =
-            values->answer.json ? nd_report_encodings_diff_json(&diff, ref, test, &text, &err)
-            : values->verbose
-                ? nd_report_encodings_diff_text(&diff, ref, test, &text, &err)
-                : nd_report_encodings_diff_brief(&diff, ref, test, cli_text_width(0), &text, &err);
-        exit_code = cli_print_answer(status, text, &values->answer, &err);
-        if (exit_code == 0 && diff.n_same < diff.n_items)
-            exit_code = ND_EXIT_DIFFERS;
-    }
-    nd_encodings_diff_deinit(&diff);
-    nd_encodings_destroy(&ref);
-    nd_encodings_destroy(&test);
-    return exit_code;
+        nd_encodings_compare(ref, test, values->rtol, &diff, &err) != ND_OK)
+        return cli_report_error(&err);
+    enum nd_status status =
+        values->answer.json ? nd_report_encodings_diff_json(&diff, ref, test, &text, &err)
+        : values->verbose   ? nd_report_encodings_diff_text(&diff, ref, test, &text, &err)
+                            : nd_report_encodings_diff_brief(&diff, ref, test, cli_text_width(0), &text, &err);
+    int exit_code = cli_print_answer(status, text, &values->answer, &err);
+    return exit_code == 0 && diff.n_same < diff.n_items ? ND_EXIT_DIFFERS : exit_code;
 }
 
 /* Something the capture states otherwise, or lacks. */
@@ -198,31 +167,20 @@ static bool has_difference(const struct nd_encodings_check *check, const struct 
 static int run_check(const struct values *values, const char *const *paths)
 {
     struct nd_error err = {0};
-    struct nd_encodings *encodings = NULL;
-    struct nd_capture *capture = NULL;
-    struct nd_encodings_check check = {0};
-    int exit_code;
+    CLI_OWNED(nd_encodings_destroy) struct nd_encodings *encodings = NULL;
+    CLI_OWNED(nd_capture_close) struct nd_capture *capture = NULL;
+    CLI_OWNED(nd_encodings_check_deinit) struct nd_encodings_check check = {0};
+    char *text = NULL;
     if (read_any(paths[0], &encodings, &err) != ND_OK || nd_capture_open(paths[1], &capture, &err) != ND_OK ||
-        nd_encodings_check(encodings, capture, &check, &err) != ND_OK) {
-        exit_code = cli_report_error(&err);
-    } else {
-        char *text = NULL;
-        enum nd_status status = ND_OK;
-        if (values->answer.json)
-            status = nd_report_encodings_check_json(&check, encodings, capture, &text, &err);
-        else if (values->verbose)
-            status = nd_report_encodings_check_text(&check, encodings, capture, &text, &err);
-        else
-            status =
-                nd_report_encodings_check_brief(&check, encodings, capture, cli_text_width(0), &text, &err);
-        exit_code = cli_print_answer(status, text, &values->answer, &err);
-        if (exit_code == 0 && has_difference(&check, capture))
-            exit_code = ND_EXIT_DIFFERS;
-    }
-    nd_encodings_check_deinit(&check);
-    nd_capture_close(&capture);
-    nd_encodings_destroy(&encodings);
-    return exit_code;
+        nd_encodings_check(encodings, capture, &check, &err) != ND_OK)
+        return cli_report_error(&err);
+    enum nd_status status =
+        values->answer.json ? nd_report_encodings_check_json(&check, encodings, capture, &text, &err)
+        : values->verbose
+            ? nd_report_encodings_check_text(&check, encodings, capture, &text, &err)
+            : nd_report_encodings_check_brief(&check, encodings, capture, cli_text_width(0), &text, &err);
+    int exit_code = cli_print_answer(status, text, &values->answer, &err);
+    return exit_code == 0 && has_difference(&check, capture) ? ND_EXIT_DIFFERS : exit_code;
 }
 
 /* ---- the command ---- */

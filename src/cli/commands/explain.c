@@ -1,5 +1,4 @@
 /* `npudiff explain`: options, parts, output, exit code. docs/reference/verdicts.md. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,19 +12,13 @@
 #include "npudiff/capture/captured_model.h"
 
 struct values {
-    const char *quantised;
-    const char *float_model;
-    const char *probe;
-    struct cli_list untouched;
-    struct cli_list dims;
+    const char *quantised, *float_model, *probe;
+    struct cli_list untouched, dims;
     size_t n_samples;
     struct cli_integer n_effect_samples;
     size_t n_threads;
     struct cli_answer answer;
-    bool verbose;
-    bool layers;
-    bool hide_placement, strict;
-    bool identify;
+    bool verbose, layers, hide_placement, strict, identify;
     struct cli_part part;
     struct cli_list merge;
     const char *report;
@@ -44,17 +37,16 @@ static size_t n_output_effect_samples(const struct values *values)
 static enum nd_status open_captures(const char *const *paths, size_t n, struct nd_capture **captures,
                                     struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < n; i++)
-        status = nd_capture_open(paths[i], &captures[i], err);
-    return status;
+    for (size_t i = 0; i < n; i++)
+        CLI_TRY(nd_capture_open(paths[i], &captures[i], err));
+    return ND_OK;
 }
 
 static int print(const struct values *values, const struct nd_model *model,
                  const struct nd_capture *const *captures, size_t n, const struct nd_explanation *explanation)
 {
     struct nd_error err = {0};
-    struct nd_identification *identification = NULL;
+    CLI_OWNED(nd_identification_destroy) struct nd_identification *identification = NULL;
     char *text = NULL;
     bool has_tables = values->verbose || values->layers;
     size_t width = cli_text_width(values->answer.width);
@@ -70,7 +62,6 @@ static int print(const struct values *values, const struct nd_model *model,
             ? nd_report_explanation_text(explanation, identification, width > MIN_TABLE ? width : MIN_TABLE,
                                          values->layers, &text, &err)
             : nd_report_explanation_brief(explanation, identification, width, &text, &err);
-    nd_identification_destroy(&identification);
     return cli_print_answer(status, text, &values->answer, &err);
 }
 
@@ -98,7 +89,8 @@ static int finish(const struct values *values, const struct subject *subject,
     if (values->report != NULL) {
         char *json = NULL;
         enum nd_status status = nd_report_explanation_json(explanation, NULL, &json, &err);
-        printed = cli_worse(printed, cli_report_write_one(values->report, "explain", status, json, &err));
+        printed = cli_worse(printed, cli_report_tell(values->report, "explain", &(const struct cli_answer){0},
+                                                     status, json, NULL, &err));
     }
     return printed != ND_EXIT_SAME ? printed : exit_code;
 }
@@ -108,8 +100,8 @@ static int explain(const struct values *values, const struct subject *subject,
                    struct nd_capture *const *untouched)
 {
     struct nd_error err = {0};
-    struct nd_explanation *explanation = NULL;
-    char *part = NULL;
+    CLI_OWNED(nd_explanation_destroy) struct nd_explanation *explanation = NULL;
+    CLI_FREED char *part = NULL;
     struct cli_progress *progress = cli_progress_create(1, 1, values->answer.quiet);
     struct nd_explain_options options = {.struct_size = sizeof options,
                                          .probe = values->probe,
@@ -135,21 +127,18 @@ static int explain(const struct values *values, const struct subject *subject,
                                 : nd_explain(subject->model, subject->float_model, subject->captures,
                                              subject->n, &options, &explanation, &err);
     cli_progress_destroy(progress);
-    int exit_code = ND_EXIT_SAME; /* a part is no verdict */
     if (cli_signals_came(NULL)) {
         cli_stopped_tell("the captures are as they were, and no result is kept", "");
-        exit_code = ND_EXIT_TROUBLE;
-    } else if (status != ND_OK) {
-        exit_code = cli_report_error(&err);
-        exit_code = status == ND_ERR_UNSUPPORTED ? (int)ND_EXIT_INCONCLUSIVE : exit_code;
-    } else if (part != NULL) {
-        cli_print_document(part);
-    } else {
-        exit_code = finish(values, subject, explanation);
+        return ND_EXIT_TROUBLE;
     }
-    free(part);
-    nd_explanation_destroy(&explanation);
-    return exit_code;
+    if (status != ND_OK) {
+        int exit_code = cli_report_error(&err);
+        return status == ND_ERR_UNSUPPORTED ? (int)ND_EXIT_INCONCLUSIVE : exit_code;
+    }
+    if (part == NULL)
+        return finish(values, subject, explanation);
+    cli_print_document(part);
+    return ND_EXIT_SAME; /* a part is no verdict */
 }
 
 /* 0, or the exit code of options that do not go together. */
@@ -163,14 +152,6 @@ static int check(const struct values *values)
         return cli_usage_error(
             "explain", "--part excludes --merge, --report, --identify and --quiet: a part has no verdict");
     return 0;
-}
-
-/* The models that are given. */
-static enum nd_status load_models(const struct values *values, struct nd_model **model,
-                                  struct nd_model **float_model, struct nd_error *err)
-{
-    enum nd_status status = cli_model_load(values->quantised, &values->dims, model, err);
-    return status == ND_OK ? cli_model_load(values->float_model, &values->dims, float_model, err) : status;
 }
 
 /* The model that was captured: the one given or found, or the float model where its digest is the capture's;
@@ -189,18 +170,17 @@ static enum nd_status find_model(const struct values *values, struct nd_capture 
         *float_model = NULL;
         status = ND_OK;
     }
-    if (status == ND_OK)
-        status = nd_capture_set_dims(captures[0], *model, err);
-    if (status == ND_OK && *float_model != NULL)
-        status = nd_capture_set_dims(captures[0], *float_model, err);
-    return status;
+    if (status != ND_OK)
+        return status;
+    CLI_TRY(nd_capture_set_dims(captures[0], *model, err));
+    return *float_model != NULL ? nd_capture_set_dims(captures[0], *float_model, err) : ND_OK;
 }
 
 static int run(const void *context, const char *const *operands, size_t n_operands)
 {
     const struct values *values = context;
     struct nd_error err = {0};
-    struct nd_model *model = NULL, *float_model = NULL;
+    CLI_OWNED(nd_model_destroy) struct nd_model *model = NULL, *float_model = NULL;
     size_t n_all = n_operands + values->untouched.n;
     int checked = check(values);
     if (checked != 0)
@@ -209,7 +189,9 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     struct nd_capture **captures = calloc(n_all, sizeof *captures);
     if (captures == NULL)
         return cli_fail_memory();
-    enum nd_status status = load_models(values, &model, &float_model, &err);
+    enum nd_status status = cli_model_load(values->quantised, &values->dims, &model, &err);
+    if (status == ND_OK)
+        status = cli_model_load(values->float_model, &values->dims, &float_model, &err);
     if (status == ND_OK)
         status = open_captures(operands, n_operands, captures, &err);
     if (status == ND_OK)
@@ -221,9 +203,6 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     for (size_t i = 0; i < n_all; i++)
         nd_capture_close(&captures[i]);
     free(captures);
-    nd_model_destroy(&float_model);
-    nd_model_destroy(&model);
-    cli_signals_end_if_came();
     return exit_code;
 }
 

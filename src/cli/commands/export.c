@@ -15,11 +15,8 @@
 #include "npudiff/record/import.h"
 
 struct export_values {
-    const char *output;
-    const char *probe;
-    bool inputs;
-    bool outputs;
-    bool force;
+    const char *output, *probe;
+    bool inputs, outputs, force;
     struct cli_answer answer;
 };
 
@@ -44,24 +41,20 @@ static int write_files(const struct export_values *values, const struct nd_node_
 static int write_all(const struct export_values *values, const char *model, const struct nd_node_data *data)
 {
     size_t n_old = 0;
-    json_t *rows = json_array();
-    if (!cli_make_folder(values->output, &n_old)) {
-        json_decref(rows);
+    json_auto_t *rows = json_array();
+    if (!cli_make_folder(values->output, &n_old))
         return ND_EXIT_TROUBLE;
-    }
     int exit_code = write_files(values, data, rows);
     if (values->answer.json) {
-        json_t *root = json_pack("{s:o, s:o, s:o, s:O}", "model", cli_text(model), "graph",
-                                 cli_text(data->graph), "folder", cli_text(values->output), "files", rows);
-        cli_print_json(ND_DOCUMENT_NODE_DATA, root);
-        json_decref(root);
+        cli_print_json(ND_DOCUMENT_NODE_DATA,
+                       json_pack("{s:o, s:o, s:o, s:O}", "model", cli_text(model), "graph",
+                                 cli_text(data->graph), "folder", cli_text(values->output), "files", rows));
     } else if (exit_code == 0 && !values->answer.quiet) {
         struct nd_report_screen *screen = nd_report_screen_create(cli_text_width(0));
         nd_report_screen_put(screen, "%s: %zu file%s. Open them in Model Explorer, over the model %s.\n",
                              values->output, data->n, data->n == 1 ? "" : "s", model);
         exit_code = cli_print_screen(screen);
     }
-    json_decref(rows);
     return exit_code;
 }
 
@@ -69,23 +62,15 @@ static int write_all(const struct export_values *values, const char *model, cons
 static int cli_export_model_explorer(const struct export_values *values, const char *const *operands, size_t n)
 {
     struct nd_error err = {0};
-    struct nd_node_data data = {0};
-    struct nd_model *model = NULL;
-    struct report_documents *documents = calloc(1, sizeof *documents);
-    if (documents == NULL)
-        return cli_fail_memory();
+    CLI_OWNED(nd_node_data_deinit) struct nd_node_data data = {0};
+    CLI_OWNED(nd_model_destroy) struct nd_model *model = NULL;
+    CLI_OWNED(report_documents_deinit) struct report_documents documents = {0};
     const struct report_sources sources = {.quantised = operands[0], .quiet = values->answer.quiet};
-    enum nd_status status = nd_model_load(operands[0], &model, &err);
-    if (status == ND_OK)
-        status = report_documents_of_operands(documents, operands + 1, n - 1, &sources, &err);
-    if (status == ND_OK)
-        status = nd_report_node_data(model, documents->items, documents->n, &data, &err);
-    int exit_code = status == ND_OK ? write_all(values, operands[0], &data) : cli_report_error(&err);
-    nd_node_data_deinit(&data);
-    nd_model_destroy(&model);
-    report_documents_deinit(documents);
-    free(documents);
-    return exit_code;
+    if (nd_model_load(operands[0], &model, &err) != ND_OK ||
+        report_documents_of_operands(&documents, operands + 1, n - 1, &sources, &err) != ND_OK ||
+        nd_report_node_data(model, documents.items, documents.n, &data, &err) != ND_OK)
+        return cli_report_error(&err);
+    return write_all(values, operands[0], &data);
 }
 
 /* ---- the command ---- */
@@ -108,14 +93,11 @@ static int export_aihub(const struct export_values *values, const char *capture)
         return ND_EXIT_TROUBLE;
     if (nd_export_aihub(capture, values->output, &options, &n_tensors, &err) != ND_OK)
         return cli_report_error(&err);
-    if (values->answer.json) {
-        json_t *root =
-            json_pack("{s:o, s:I}", "dataset", cli_text(values->output), "tensors", (json_int_t)n_tensors);
-        cli_print_json(ND_DOCUMENT_EXPORT, root);
-        json_decref(root);
-    } else if (!values->answer.quiet) {
+    if (values->answer.json)
+        cli_print_json(ND_DOCUMENT_EXPORT, json_pack("{s:o, s:I}", "dataset", cli_text(values->output),
+                                                     "tensors", (json_int_t)n_tensors));
+    else if (!values->answer.quiet)
         printf("%s: %zu %s\n", values->output, n_tensors, n_tensors == 1 ? "tensor" : "tensors");
-    }
     return ND_EXIT_SAME;
 }
 

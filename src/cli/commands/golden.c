@@ -14,7 +14,6 @@
 #include "cli/options/workload.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/rows.h"
-#include "cli/terminal/signals.h"
 #include "npudiff/compare/compare.h"
 #include "npudiff/devices/device.h"
 #include "npudiff/report/report.h"
@@ -75,14 +74,10 @@ static enum nd_status fill_cell(struct regression *regression, size_t i, struct 
                                 struct nd_error *err)
 {
     const struct nd_golden_entry *planned = &regression->plan.entries[i];
-    char *uri = with_runtime(planned->uri, regression->values->runtime);
+    CLI_FREED char *uri = with_runtime(planned->uri, regression->values->runtime);
     regression->paths[i] = cell_path(regression->values, planned->chipset, i);
     cell->path = regression->paths[i] != NULL ? strdup(regression->paths[i]) : NULL;
-    enum nd_status status = uri != NULL && cell->path != NULL ? ND_OK : cli_memory_error(err);
-    if (status == ND_OK)
-        status = nd_device_parse(uri, &cell->device, err);
-    free(uri);
-    return status;
+    return uri != NULL && cell->path != NULL ? nd_device_parse(uri, &cell->device, err) : cli_memory_error(err);
 }
 
 /* All cells from `first` on that are captured with the same options, which a fleet has in common. */
@@ -92,6 +87,7 @@ static int capture_alike(struct regression *regression, size_t first)
     struct nd_error err = {0};
     const struct nd_golden_plan *plan = &regression->plan;
     const struct nd_golden_entry *like = &plan->entries[first];
+    CLI_OWNED(cli_fleet_deinit)
     struct cli_fleet fleet = {.model = regression->model,
                               .probes = (const struct nd_probe *const *)regression->probes.items,
                               .n_probes = regression->probes.n,
@@ -106,15 +102,15 @@ static int capture_alike(struct regression *regression, size_t first)
     fleet.options.resume = values->resume;
     fleet.options.prefixes = like->has_prefixes;
     fleet.options.allow_fallback = like->allows_fallback;
-    enum nd_status status = fleet.cells != NULL ? ND_OK : cli_memory_error(&err);
-    for (size_t i = first; status == ND_OK && i < plan->n; i++)
-        if (regression->paths[i] == NULL && is_captured_alike(&plan->entries[i], like))
-            status = fill_cell(regression, i, &fleet.cells[fleet.n_cells++], &err);
-    if (status == ND_OK && values->resume)
-        status = cli_resume(&fleet, &err);
-    int exit_code = status == ND_OK ? cli_fleet_capture(&fleet) : cli_report_error(&err);
-    cli_fleet_deinit(&fleet);
-    return exit_code;
+    if (fleet.cells == NULL)
+        return cli_fail_memory();
+    for (size_t i = first; i < plan->n; i++)
+        if (regression->paths[i] == NULL && is_captured_alike(&plan->entries[i], like) &&
+            fill_cell(regression, i, &fleet.cells[fleet.n_cells++], &err) != ND_OK)
+            return cli_report_error(&err);
+    if (values->resume && cli_resume(&fleet, &err) != ND_OK)
+        return cli_report_error(&err);
+    return cli_fleet_capture(&fleet);
 }
 
 static int capture_cells(struct regression *regression)
@@ -132,26 +128,24 @@ static int capture_cells(struct regression *regression)
 /* Where labels exist and the entry keeps its capture. */
 static void find_accuracy(const struct nd_golden *store, struct nd_golden_upgrade *upgrade)
 {
-    struct nd_capture *sides[2] = {NULL, NULL};
-    struct nd_comparison *comparison = NULL;
-    if (nd_golden_open_capture(store, upgrade->check.entry.id, &sides[0], NULL) == ND_OK &&
-        nd_capture_open(upgrade->check.capture, &sides[1], NULL) == ND_OK &&
-        nd_compare_captures((const struct nd_capture *const *)sides, 2, NULL, &comparison, NULL) == ND_OK) {
-        const struct nd_top1 *top1 = nd_comparison_top1(comparison);
-        if (top1 != NULL && top1->has_labels && top1->pairs[0].exists) {
-            const struct nd_top1_pair *pair = &top1->pairs[0];
-            upgrade->has_top1 = true;
-            upgrade->n_samples = pair->n_samples;
-            upgrade->n_right_before = top1->devices[0].n_correct;
-            upgrade->n_right_after = top1->devices[1].n_correct;
-            upgrade->n_lost = pair->n_lost;
-            upgrade->n_gained = pair->n_gained;
-            upgrade->p_value = pair->p_value;
-        }
-    }
-    nd_comparison_destroy(&comparison);
-    nd_capture_close(&sides[0]);
-    nd_capture_close(&sides[1]);
+    CLI_OWNED(nd_capture_close) struct nd_capture *before = NULL, *after = NULL;
+    CLI_OWNED(nd_comparison_destroy) struct nd_comparison *comparison = NULL;
+    if (nd_golden_open_capture(store, upgrade->check.entry.id, &before, NULL) != ND_OK ||
+        nd_capture_open(upgrade->check.capture, &after, NULL) != ND_OK ||
+        nd_compare_captures((const struct nd_capture *const[]){before, after}, 2, NULL, &comparison, NULL) !=
+            ND_OK)
+        return;
+    const struct nd_top1 *top1 = nd_comparison_top1(comparison);
+    if (top1 == NULL || !top1->has_labels || !top1->pairs[0].exists)
+        return;
+    const struct nd_top1_pair *pair = &top1->pairs[0];
+    upgrade->has_top1 = true;
+    upgrade->n_samples = pair->n_samples;
+    upgrade->n_right_before = top1->devices[0].n_correct;
+    upgrade->n_right_after = top1->devices[1].n_correct;
+    upgrade->n_lost = pair->n_lost;
+    upgrade->n_gained = pair->n_gained;
+    upgrade->p_value = pair->p_value;
 }
 
 static int judge_cell(const struct regression *regression, size_t i, struct nd_golden_upgrade *upgrade)
@@ -168,32 +162,27 @@ static int judge_cell(const struct regression *regression, size_t i, struct nd_g
 
 static int judge_cells(const struct regression *regression)
 {
+    const struct golden_values *values = regression->values;
     struct nd_error err = {0};
-    struct nd_golden_upgrade *upgrades = calloc(regression->plan.n, sizeof *upgrades);
+    CLI_FREED struct nd_golden_upgrade *upgrades = calloc(regression->plan.n, sizeof *upgrades);
     size_t n = 0;
     int exit_code = 0;
-    char *text = NULL;
+    char *json = NULL, *text = NULL;
+    enum nd_status status = ND_OK;
     if (upgrades == NULL)
         return cli_fail_memory();
     for (size_t i = 0; i < regression->plan.n; i++) {
         exit_code = cli_worse(exit_code, judge_cell(regression, i, &upgrades[n]));
         n += upgrades[n].check.verdict != NULL;
     }
-    bool is_json = regression->values->answer.json;
-    const struct golden_values *values = regression->values;
-    if (values->report != NULL) {
-        enum nd_status made = nd_report_golden_upgrades_json(upgrades, n, &text, &err);
-        exit_code =
-            cli_worse(exit_code, cli_report_write_one(values->report, "golden check", made, text, &err));
-        text = NULL;
-    }
-    enum nd_status status =
-        is_json ? nd_report_golden_upgrades_json(upgrades, n, &text, &err)
-                : nd_report_golden_upgrades_text(upgrades, n, cli_text_width(0), values->verbose, &text, &err);
+    if (values->report != NULL || values->answer.json)
+        status = nd_report_golden_upgrades_json(upgrades, n, &json, &err);
+    if (status == ND_OK && !values->answer.json)
+        status = nd_report_golden_upgrades_text(upgrades, n, cli_text_width(0), values->verbose, &text, &err);
     for (size_t i = 0; i < n; i++)
         nd_golden_check_deinit(&upgrades[i].check);
-    free(upgrades);
-    return cli_worse(exit_code, cli_print_answer(status, text, &values->answer, &err));
+    return cli_worse(
+        exit_code, cli_report_tell(values->report, "golden check", &values->answer, status, json, text, &err));
 }
 
 /* ---- all of it ---- */
@@ -255,7 +244,6 @@ static int golden_check_runtime(const struct golden_values *values, const char *
     free(regression.paths);
     nd_golden_plan_deinit(&regression.plan);
     nd_model_destroy(&regression.model);
-    cli_signals_end_if_came();
     return exit_code;
 }
 
@@ -348,44 +336,36 @@ static int run_diff(const struct golden_values *values, const char *path, const 
                     const char *const *names)
 {
     struct nd_error err = {0};
-    struct nd_golden_check check;
-    char *text = NULL;
+    CLI_OWNED(nd_golden_check_deinit) struct nd_golden_check check = {0};
+    char *json = NULL, *text = NULL;
+    enum nd_status status = ND_OK;
     if (nd_golden_diff(store, names[0], names[1], &check, &err) != ND_OK)
         return cli_report_error(&err);
     int exit_code = cli_worse((int)check.exit_code, golden_tell_problems(path, store));
-    if (values->report != NULL) {
-        enum nd_status made = nd_report_golden_diff_json(&check, store, &text, &err);
-        exit_code = cli_worse(exit_code, cli_report_write_one(values->report, "golden diff", made, text, &err));
-        text = NULL;
-    }
-    enum nd_status status =
-        values->answer.json
-            ? nd_report_golden_diff_json(&check, store, &text, &err)
-            : nd_report_golden_check_text(&check, check.test.label, cli_text_width(0),
-                                          values->verbose ? SIZE_MAX : MAX_TENSORS, &text, &err);
-    nd_golden_check_deinit(&check);
-    return cli_worse(exit_code, cli_print_answer(status, text, &values->answer, &err));
+    if (values->report != NULL || values->answer.json)
+        status = nd_report_golden_diff_json(&check, store, &json, &err);
+    if (status == ND_OK && !values->answer.json)
+        status = nd_report_golden_check_text(&check, check.test.label, cli_text_width(0),
+                                             values->verbose ? SIZE_MAX : MAX_TENSORS, &text, &err);
+    return cli_worse(exit_code,
+                     cli_report_tell(values->report, "golden diff", &values->answer, status, json, text, &err));
 }
 
 static int run_history(const struct golden_values *values, const char *path, const struct nd_golden *store)
 {
     struct nd_error err = {0};
-    struct nd_golden_history history;
-    char *text = NULL;
+    CLI_OWNED(nd_golden_history_deinit) struct nd_golden_history history = {0};
+    char *json = NULL, *text = NULL;
+    enum nd_status status = ND_OK;
     int exit_code = golden_tell_problems(path, store);
     if (nd_golden_history(store, &history, &err) != ND_OK)
         return cli_report_error(&err);
-    if (values->report != NULL) {
-        enum nd_status made = nd_report_golden_history_json(&history, store, &text, &err);
-        exit_code =
-            cli_worse(exit_code, cli_report_write_one(values->report, "golden history", made, text, &err));
-        text = NULL;
-    }
-    enum nd_status status = values->answer.json ? nd_report_golden_history_json(&history, store, &text, &err)
-                                                : nd_report_golden_history_text(&history, cli_text_width(0),
-                                                                                values->verbose, &text, &err);
-    nd_golden_history_deinit(&history);
-    return cli_worse(exit_code, cli_print_answer(status, text, &values->answer, &err));
+    if (values->report != NULL || values->answer.json)
+        status = nd_report_golden_history_json(&history, store, &json, &err);
+    if (status == ND_OK && !values->answer.json)
+        status = nd_report_golden_history_text(&history, cli_text_width(0), values->verbose, &text, &err);
+    return cli_worse(exit_code, cli_report_tell(values->report, "golden history", &values->answer, status, json,
+                                                text, &err));
 }
 
 /* ---- check ---- */
@@ -408,9 +388,10 @@ static int run_check(const struct golden_values *values, const char *path, const
                      const char *const *captures, size_t n)
 {
     struct nd_error err = {0};
-    struct nd_golden_check *checks = calloc(n, sizeof *checks);
+    CLI_FREED struct nd_golden_check *checks = calloc(n, sizeof *checks);
     size_t n_checked = 0;
-    char *text = NULL;
+    char *json = NULL;
+    enum nd_status status = ND_OK;
     int exit_code = 0;
     /* Of several captures only the first tensor each: the answer shall fit a screen. */
     size_t most = values->verbose ? SIZE_MAX : n > 1 ? 1 : MAX_TENSORS;
@@ -421,19 +402,12 @@ static int run_check(const struct golden_values *values, const char *path, const
         n_checked += checks[n_checked].verdict != NULL;
     }
     exit_code = cli_worse(exit_code, golden_tell_problems(path, store));
-    if (values->report != NULL) {
-        enum nd_status made = nd_report_golden_checks_json(checks, n_checked, store, &text, &err);
-        exit_code =
-            cli_worse(exit_code, cli_report_write_one(values->report, "golden check", made, text, &err));
-        text = NULL;
-    }
-    if (values->answer.json) {
-        enum nd_status status = nd_report_golden_checks_json(checks, n_checked, store, &text, &err);
-        exit_code = cli_worse(exit_code, cli_print_made(status, text, true, &err));
-    }
+    if (values->report != NULL || values->answer.json)
+        status = nd_report_golden_checks_json(checks, n_checked, store, &json, &err);
+    exit_code = cli_worse(
+        exit_code, cli_report_tell(values->report, "golden check", &values->answer, status, json, NULL, &err));
     for (size_t i = 0; i < n_checked; i++)
         nd_golden_check_deinit(&checks[i]);
-    free(checks);
     return exit_code;
 }
 
@@ -442,24 +416,19 @@ static int run_check(const struct golden_values *values, const char *path, const
 static int run_bundle(const struct golden_values *values, const char *path)
 {
     struct nd_error err = {0};
-    struct nd_capture *capture = NULL;
-    char *text = NULL;
+    CLI_OWNED(nd_capture_close) struct nd_capture *capture = NULL;
+    CLI_FREED char *text = NULL;
     if (values->output == NULL)
         return cli_usage_error("golden", "'golden bundle' needs -o FILE.json");
     if (cli_check_text_output(values->output, values->force, "--force overwrites it") != 0)
         return ND_EXIT_TROUBLE;
-    enum nd_status status = nd_capture_open(path, &capture, &err);
-    if (status == ND_OK)
-        status = nd_bundle_make(capture, &text, &err);
-    nd_capture_close(&capture);
-    if (status != ND_OK)
+    if (nd_capture_open(path, &capture, &err) != ND_OK || nd_bundle_make(capture, &text, &err) != ND_OK)
         return cli_report_error(&err);
     int exit_code = cli_write_text(values->output, text, values->force);
     if (exit_code == 0 && values->answer.json) {
-        json_t *row = json_pack("{s:o, s:o, s:I}", "capture", cli_text(path), "bundle",
-                                cli_text(values->output), "bytes", (json_int_t)strlen(text));
-        cli_print_json(ND_DOCUMENT_BUNDLE, row);
-        json_decref(row);
+        cli_print_json(ND_DOCUMENT_BUNDLE,
+                       json_pack("{s:o, s:o, s:I}", "capture", cli_text(path), "bundle",
+                                 cli_text(values->output), "bytes", (json_int_t)strlen(text)));
     } else if (exit_code == 0 && !values->answer.quiet) {
         const char *next[] = {"npudiff", "triage", values->output, "--against", "STORE"};
         struct nd_report_screen *screen = nd_report_screen_create(cli_text_width(0));
@@ -468,7 +437,6 @@ static int run_bundle(const struct golden_values *values, const char *path)
                               sizeof next / sizeof next[0]);
         exit_code = cli_print_screen(screen);
     }
-    free(text);
     return exit_code;
 }
 
@@ -549,7 +517,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     if (exit_code != 0)
         return exit_code;
     struct nd_error err = {0};
-    struct nd_golden *store = NULL;
+    CLI_OWNED(nd_golden_close) struct nd_golden *store = NULL;
     const char *path = operands[1];
     if (action == BUNDLE)
         return run_bundle(values, path);
@@ -557,14 +525,12 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         return run_add(values, path, operands + 2, n_operands - 2);
     if (nd_golden_open(path, false, &store, &err) != ND_OK)
         return cli_report_error(&err);
-    exit_code = action == LIST            ? run_list(values, path, store)
-                : action == DIFF          ? run_diff(values, path, store, operands + 2)
-                : action == HISTORY       ? run_history(values, path, store)
-                : action == PRUNE         ? run_prune(values, path, store)
-                : values->runtime != NULL ? golden_check_runtime(values, path, store)
-                                          : run_check(values, path, store, operands + 2, n_operands - 2);
-    nd_golden_close(&store);
-    return exit_code;
+    return action == LIST            ? run_list(values, path, store)
+           : action == DIFF          ? run_diff(values, path, store, operands + 2)
+           : action == HISTORY       ? run_history(values, path, store)
+           : action == PRUNE         ? run_prune(values, path, store)
+           : values->runtime != NULL ? golden_check_runtime(values, path, store)
+                                     : run_check(values, path, store, operands + 2, n_operands - 2);
 }
 
 static const char *const action_names[] = {"add", "list", "check", "diff", "history", "prune", "bundle", NULL};

@@ -12,33 +12,13 @@
 #include "npudiff/record/import.h"
 
 struct values {
-    const char *output;
+    struct nd_import_options import;
     const char *model;
-    struct cli_list dims;
-    struct cli_list maps;
-    const char *inputs;
-    const char *probe;
-    const char *label;
-    const char *chipset;
-    const char *kind;
-    const char *sdk;
-    const char *facts_file;
-    const char *labels;
-    const char *latencies;
-    const char *failed;
-    struct cli_list facts;
-    struct cli_list repeats;
-    struct cli_list logs;
-    const char *samples_axis;
-    const char *runner;
-    const char *graph;
-    const char *context_json;
-    const char *input_list;
-    const char *layout;
-    const char *assume;
+    struct cli_list dims, maps;
+    const char *kind, *sdk, *labels, *latencies, *failed;
+    struct cli_list facts, repeats, logs;
+    const char *samples_axis, *assume;
     struct cli_integer batch;
-    bool strict;
-    bool force;
     bool formats;
     struct cli_answer answer;
 };
@@ -70,22 +50,6 @@ static void print_result(const char *output, const struct nd_import_result *resu
             source += n + (source[n] == '\n');
         }
     }
-}
-
-static void print_json(const char *output, const struct nd_import_result *result)
-{
-    json_t *facts = json_object();
-    for (size_t i = 0; i < result->n_facts; i++)
-        json_object_set_new(facts, result->facts[i].kind, cli_text(result->facts[i].source));
-    json_t *root = json_pack("{s:o, s:I, s:I, s:I, s:s, s:o}", "capture", cli_text(output), "tensors",
-                             (json_int_t)result->n_tensors, "inputs", (json_int_t)result->n_inputs, "samples",
-                             (json_int_t)result->n_samples, "status",
-                             result->cut_short == NULL ? "complete"
-                             : result->is_failed       ? "failed"
-                                                       : "partial",
-                             "facts", facts);
-    cli_print_json(ND_DOCUMENT_IMPORT, root);
-    json_decref(root);
 }
 
 /* Files are told from TENSOR=EDGE by their extension. The short forms move to the front of the list. */
@@ -176,10 +140,10 @@ static int check_format(const char *name)
                               name, nd_did_you_mean(name, names, n, sizeof names[0], meant));
 }
 
-static int import(const struct values *values, const struct nd_import_options *options)
+static int run_import(const struct values *values, const struct nd_import_options *options)
 {
     struct nd_error err = {0};
-    struct nd_import_result result = {0};
+    CLI_OWNED(nd_import_result_deinit) struct nd_import_result result = {0};
     size_t n_all = MAX_SIMPLE_FACTS + values->repeats.n + values->logs.n + values->facts.n;
     struct nd_import_options all = *options;
     struct nd_import_stated *stated = calloc(n_all, sizeof *stated);
@@ -196,15 +160,24 @@ static int import(const struct values *values, const struct nd_import_options *o
     free(stated);
     if (problem != 0)
         return problem;
-    if (values->answer.json)
-        print_json(options->output, &result);
-    else if (!values->answer.quiet)
+    if (values->answer.json) {
+        json_t *facts = json_object();
+        for (size_t i = 0; i < result.n_facts; i++)
+            json_object_set_new(facts, result.facts[i].kind, cli_text(result.facts[i].source));
+        cli_print_json(ND_DOCUMENT_IMPORT,
+                       json_pack("{s:o, s:I, s:I, s:I, s:s, s:o}", "capture", cli_text(options->output),
+                                 "tensors", (json_int_t)result.n_tensors, "inputs", (json_int_t)result.n_inputs,
+                                 "samples", (json_int_t)result.n_samples, "status",
+                                 result.cut_short == NULL ? "complete"
+                                 : result.is_failed       ? "failed"
+                                                          : "partial",
+                                 "facts", facts));
+    } else if (!values->answer.quiet)
         print_result(options->output, &result);
     int code = result.cut_short != NULL ? ND_EXIT_DEVICE_FAILED : ND_EXIT_SAME;
     if (result.cut_short != NULL)
         fprintf(stderr, "npudiff: '%s' is %s: %s\n", options->output, result.is_failed ? "failed" : "partial",
                 result.cut_short);
-    nd_import_result_deinit(&result);
     return code;
 }
 
@@ -212,61 +185,46 @@ static int run(const void *context, const char *const *operands, size_t n_operan
 {
     struct values values = *(const struct values *)context;
     struct nd_error err = {0};
-    struct nd_model *model = NULL;
-    int code = 0;
+    CLI_OWNED(nd_model_destroy) struct nd_model *model = NULL;
+    int code;
     if (values.formats)
         return print_formats(values.answer.json);
-    bool may_lack_paths = values.failed != NULL || values.facts.n > 0 || values.facts_file != NULL;
+    struct nd_import_options *import = &values.import;
+    bool may_lack_paths = values.failed != NULL || values.facts.n > 0 || import->facts != NULL;
     if (n_operands < 1 || (n_operands < 2 && !may_lack_paths))
         return cli_usage_error("import", "FORMAT and PATH are missing; --formats lists the formats");
     if ((code = check_format(operands[0])) != 0)
         return code;
-    if (values.output == NULL)
+    if (import->output == NULL)
         return cli_usage_error("import", "--output is missing");
-    if (cli_check_output(values.output, values.force, "--force overwrites it") != 0)
+    if (cli_check_output(import->output, import->replace, "--force overwrites it") != 0)
         return ND_EXIT_TROUBLE;
-    struct nd_import_options options = {.struct_size = sizeof options,
-                                        .format = operands[0],
-                                        .paths = operands + 1,
-                                        .n_paths = n_operands - 1,
-                                        .output = values.output,
-                                        .replace = values.force,
-                                        .label = values.label,
-                                        .chipset = values.chipset,
-                                        .facts = values.facts_file,
-                                        .find_chipset = find_chipset,
-                                        .probe = values.probe,
-                                        .inputs = values.inputs,
-                                        .samples = samples_of(values.samples_axis),
-                                        .runner = values.runner,
-                                        .graph = values.graph,
-                                        .context_json = values.context_json,
-                                        .input_list = values.input_list,
-                                        .layout = values.layout,
-                                        .batch = (size_t)values.batch.value,
-                                        .assumes_float32 = values.assume != NULL,
-                                        .strict = values.strict};
-    if (values.runner != NULL && strcmp(options.format, "polygraphy") != 0)
+    import->struct_size = sizeof *import;
+    import->format = operands[0];
+    import->paths = operands + 1;
+    import->n_paths = n_operands - 1;
+    import->find_chipset = find_chipset;
+    import->samples = samples_of(values.samples_axis);
+    import->batch = (size_t)values.batch.value;
+    import->assumes_float32 = values.assume != NULL;
+    if (import->runner != NULL && strcmp(import->format, "polygraphy") != 0)
         return cli_usage_error("import", "--runner is for polygraphy");
-    if (options.samples == ND_IMPORT_SAMPLES_FILE && strcmp(options.format, "numpy") != 0)
+    if (import->samples == ND_IMPORT_SAMPLES_FILE && strcmp(import->format, "numpy") != 0)
         return cli_usage_error("import", "--samples-axis file is for numpy; other formats keep samples apart");
-    bool is_qnn = values.graph != NULL || values.context_json != NULL || values.input_list != NULL ||
-                  values.layout != NULL || values.assume != NULL || values.batch.is_given || values.strict;
-    if (is_qnn && strcmp(options.format, "qnn-net-run") != 0)
+    bool is_qnn = import->graph != NULL || import->context_json != NULL || import->input_list != NULL ||
+                  import->layout != NULL || values.assume != NULL || values.batch.is_given || import->strict;
+    if (is_qnn && strcmp(import->format, "qnn-net-run") != 0)
         return cli_usage_error("import",
                                "--graph, --context-json, --input-list, --layout, --batch, --assume and "
                                "--strict are for qnn-net-run");
     if (values.dims.n > 0 && values.model == NULL)
         return cli_usage_error("import", "--dim needs --model");
-    if (sort_maps(&values.maps, &options) != 0)
+    if (sort_maps(&values.maps, import) != 0)
         return ND_EXIT_TROUBLE;
     if (cli_model_load(values.model, &values.dims, &model, &err) != ND_OK)
-        code = code != 0 ? code : cli_report_error(&err);
-    options.model = model;
-    if (code == 0)
-        code = import(&values, &options);
-    nd_model_destroy(&model);
-    return code;
+        return cli_report_error(&err);
+    import->model = model;
+    return run_import(&values, import);
 }
 
 static const char *const layouts[] = {"NCHW", "NHWC", NULL};
@@ -275,26 +233,26 @@ static const char *const axes[] = {"auto", "first", "batch", "none", "file", NUL
 static const char *const kinds[] = {"npu", "cpu", "gpu", "reference", NULL};
 
 static const struct cli_option options[] = {
-    OPT_TEXT('o', "output", struct values, output, CLI_A_FILE("OUT.h5"), "the capture to make"),
+    OPT_TEXT('o', "output", struct values, import.output, CLI_A_FILE("OUT.h5"), "the capture to make"),
     OPT_TEXT(0, "model", struct values, model, CLI_A_MODEL("M.onnx"),
              "the model that was run: every tensor must fit it in name, shape, type and scale"),
     OPT_DIM(struct values),
     OPT_LIST(0, "map", struct values, maps, CLI_A_FILE("FILE.yaml|NAME=TENSOR"),
              "what the files do not say: names, layout, scale and zero point, type. NAME=TENSOR renames one "
              "tensor, and may be repeated"),
-    OPT_TEXT(0, "inputs", struct values, inputs, CLI_A_FILE("PATH"),
+    OPT_TEXT(0, "inputs", struct values, import.inputs, CLI_A_FILE("PATH"),
              "the inputs of the run, so that compare can check that they are the same: with --model as in "
              "'capture --probe NAME=PATH', otherwise .npz, .npy or a folder, or an .h5 of AI Hub"),
-    OPT_TEXT('p', "probe", struct values, probe, CLI_A_PROBE_NAME,
+    OPT_TEXT('p', "probe", struct values, import.probe, CLI_A_PROBE_NAME,
              "name of the probe in the capture; give it the name that it has in the capture to compare with "
              "(the format's name)"),
     OPT_CHOICE(0, "samples-axis", struct values, samples_axis, "WHICH", axes,
                "where an array has its samples: 'first', in a dimension before those of the tensor; 'batch', "
                "in the tensor's first dimension, which is 1 in the model; 'none', the array is one sample; "
                "'file', every PATH is one sample; 'auto', as the model says, otherwise 'first' (auto)"),
-    OPT_TEXT(0, "label", struct values, label, CLI_A_TEXT("TEXT"),
+    OPT_TEXT(0, "label", struct values, import.label, CLI_A_TEXT("TEXT"),
              "the device's name in reports (the name of the file)"),
-    OPT_TEXT('c', "chipset", struct values, chipset, CLI_A_CHIPSET("NAME"),
+    OPT_TEXT('c', "chipset", struct values, import.chipset, CLI_A_CHIPSET("NAME"),
              "the chipset, if you know it (SM8750, gen4); without it the capture says 'not stated'"),
     OPT_CHOICE(0, "kind", struct values, kind, "WHAT", kinds,
                "what computed the values: npu, cpu, gpu, or reference (a different framework, a float run); "
@@ -314,27 +272,27 @@ static const struct cli_option options[] = {
     OPT_LIST(0, "fact", struct values, facts, CLI_A_TEXT("KEY=VALUE"),
              "any other fact: failed_stage, outputs, phone, provider, ...; docs/reference/import-facts.md "
              "lists them; may be repeated"),
-    OPT_TEXT(0, "facts", struct values, facts_file, CLI_A_FILE("FILE.yaml"),
+    OPT_TEXT(0, "facts", struct values, import.facts, CLI_A_FILE("FILE.yaml"),
              "a file of facts; a --map may hold the same keys at its top level"),
-    OPT_TEXT(0, "runner", struct values, runner, CLI_A_TEXT("NAME"),
+    OPT_TEXT(0, "runner", struct values, import.runner, CLI_A_TEXT("NAME"),
              "polygraphy: the runner to import, if there are several"),
-    OPT_TEXT(0, "context-json", struct values, context_json, CLI_A_FILE("FILE"),
+    OPT_TEXT(0, "context-json", struct values, import.context_json, CLI_A_FILE("FILE"),
              "qnn-net-run: the output of qnn-context-binary-utility, with types, shapes and scales"),
-    OPT_TEXT(0, "graph", struct values, graph, CLI_A_TEXT("NAME"),
+    OPT_TEXT(0, "graph", struct values, import.graph, CLI_A_TEXT("NAME"),
              "qnn-net-run: the graph to import, if there are several"),
-    OPT_TEXT(0, "input-list", struct values, input_list, CLI_A_FILE("FILE"),
+    OPT_TEXT(0, "input-list", struct values, import.input_list, CLI_A_FILE("FILE"),
              "qnn-net-run: the input list of the run; its paths are relative to the list"),
-    OPT_CHOICE(0, "layout", struct values, layout, "WHICH", layouts,
+    OPT_CHOICE(0, "layout", struct values, import.layout, "WHICH", layouts,
                "qnn-net-run: the layout of the tensors that --map does not mention: NHWC, channels last; NCHW, "
                "as in the model"),
     OPT_INTEGER(0, "batch", struct values, batch, "N", 1, 1000000, "qnn-net-run: samples in every file (1)"),
     OPT_CHOICE(
         0, "assume", struct values, assume, "TYPE", assumptions,
         "qnn-net-run: float32: read a .raw file as one dimension of float32 when its shape is not known"),
-    OPT_FLAG(0, "strict", struct values, strict,
+    OPT_FLAG(0, "strict", struct values, import.strict,
              "qnn-net-run: make it an error when the model lacks a tensor; without this option the tensor is "
              "kept as it is"),
-    OPT_FORCE(struct values, "overwrite OUT.h5"),
+    OPT_FLAG('f', "force", struct values, import.replace, "overwrite OUT.h5"),
     OPT_FLAG(0, "formats", struct values, formats, "list the formats, and what npudiff reads of each"),
     OPT_ANSWER_PLAIN(struct values),
     {.name = NULL},
@@ -377,11 +335,6 @@ const struct cli_command cmd_import = {
         "one.\n"
         "Exit code 0: done; 2: something is missing, damaged or contradicts itself, and nothing was written; "
         "5: the capture is partial or failed.",
-    CLI_EXAMPLES,
-    .options = options,
-    .operand = CLI_VALUE_FILE,
-    .min_operands = 0,
-    .max_operands = CLI_ANY_NUMBER,
-    .values_bytes = sizeof(struct values),
-    .run = run,
+    CLI_TABLES(struct values),
+    CLI_OPERANDS(CLI_VALUE_FILE, 0, CLI_ANY_NUMBER),
 };

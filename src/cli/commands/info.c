@@ -13,8 +13,7 @@
 #include "npudiff/model/model.h"
 
 struct values {
-    bool list;
-    bool all;
+    bool list, all;
     const char *log;
     struct cli_answer answer;
     bool verbose;
@@ -194,23 +193,6 @@ static void print_truth(const json_t *truth)
     printf("truth\n  %-20s %zu, which --json tells\n", "faults", n);
 }
 
-/* What failed; 'npudiff logs' has the rest. */
-static void print_findings(const json_t *findings)
-{
-    size_t n_failures = 0, i;
-    json_t *finding;
-    json_array_foreach(findings, i, finding) {
-        if (strcmp(json_string_value(json_object_get(finding, "severity")), "failure") != 0)
-            continue;
-        if (n_failures++ == 0)
-            printf("\nthe logs say\n");
-        printf("  %s:%" JSON_INTEGER_FORMAT ": %s: %s\n", json_string_value(json_object_get(finding, "log")),
-               json_integer_value(json_object_get(finding, "line")),
-               json_string_value(json_object_get(finding, "kind")),
-               json_string_value(json_object_get(finding, "text")));
-    }
-}
-
 /* All groups of attributes. */
 static void print_groups(const json_t *info)
 {
@@ -256,7 +238,20 @@ static void print_text(const json_t *info)
     print_some(json_object_get(info, "untouched_differs"), changed);
     print_some(json_object_get(info, "not_known"), not_known);
     cli_print_table(json_object_get(info, "probes"), columns);
-    print_findings(json_object_get(info, "findings"));
+    /* What failed; 'npudiff logs' has the rest. */
+    const json_t *findings = json_object_get(info, "findings");
+    size_t n_failures = 0, i;
+    json_t *finding;
+    json_array_foreach(findings, i, finding) {
+        if (strcmp(json_string_value(json_object_get(finding, "severity")), "failure") != 0)
+            continue;
+        if (n_failures++ == 0)
+            printf("\nthe logs say\n");
+        printf("  %s:%" JSON_INTEGER_FORMAT ": %s: %s\n", json_string_value(json_object_get(finding, "log")),
+               json_integer_value(json_object_get(finding, "line")),
+               json_string_value(json_object_get(finding, "kind")),
+               json_string_value(json_object_get(finding, "text")));
+    }
 }
 
 /* ---- one screen ---- */
@@ -435,10 +430,9 @@ static int print_log(const struct nd_capture *capture, const char *name, bool is
             cli_put_raw(nd_capture_log_text(capture, i));
             return 0;
         }
-        json_t *log = json_pack("{s:o, s:o, s:o}", "path", cli_text(nd_capture_path(capture)), "log",
-                                cli_text(name), "text", cli_text(nd_capture_log_text(capture, i)));
-        cli_print_json(ND_DOCUMENT_LOG, log);
-        json_decref(log);
+        cli_print_json(ND_DOCUMENT_LOG,
+                       json_pack("{s:o, s:o, s:o}", "path", cli_text(nd_capture_path(capture)), "log",
+                                 cli_text(name), "text", cli_text(nd_capture_log_text(capture, i))));
         return 0;
     }
     return cli_fail(CLI_E_NO_OBJECT, nd_capture_path(capture), "'%s' has no log '%s'", nd_capture_path(capture),
@@ -453,19 +447,6 @@ static bool is_tensor(const char *path)
         if (strstr(path, hidden[i]) != NULL)
             return false;
     return strncmp(path, "/probes/", 8) == 0;
-}
-
-static json_t *object_row(const struct nd_capture_object *object)
-{
-    char shape[256];
-    json_t *dims = json_array();
-    for (int d = 0; d < object->shape.rank; d++)
-        json_array_append_new(dims, json_integer(object->shape.dims[d]));
-    json_t *type = object->dtype != ND_DTYPE_NONE ? json_string(nd_dtype_name(object->dtype))
-                                                  : json_sprintf("text[%zu]", object->text_bytes);
-    return json_pack("{s:o, s:o, s:o, s:s, s:I}", "path", cli_text(object->path), "type", type, "dims", dims,
-                     "shape", nd_shape_format(&object->shape, shape, sizeof shape), "stored_bytes",
-                     (json_int_t)object->stored_bytes);
 }
 
 /* ---- --list: a model ---- */
@@ -597,8 +578,18 @@ static int list_capture(const struct values *values, const struct nd_capture *ca
     json_t *rows = json_array();
     for (size_t i = 0; i < nd_capture_n_objects(capture); i++) {
         const struct nd_capture_object *object = nd_capture_object(capture, i);
-        if (values->all || values->answer.json || is_tensor(object->path))
-            json_array_append_new(rows, object_row(object));
+        if (values->all || values->answer.json || is_tensor(object->path)) {
+            char shape[256];
+            json_t *dims = json_array();
+            for (int d = 0; d < object->shape.rank; d++)
+                json_array_append_new(dims, json_integer(object->shape.dims[d]));
+            json_t *type = object->dtype != ND_DTYPE_NONE ? json_string(nd_dtype_name(object->dtype))
+                                                          : json_sprintf("text[%zu]", object->text_bytes);
+            json_array_append_new(rows, json_pack("{s:o, s:o, s:o, s:s, s:I}", "path", cli_text(object->path),
+                                                  "type", type, "dims", dims, "shape",
+                                                  nd_shape_format(&object->shape, shape, sizeof shape),
+                                                  "stored_bytes", (json_int_t)object->stored_bytes));
+        }
     }
     return values->answer.json || values->verbose || values->all
                ? cli_print_rows(ND_DOCUMENT_CAPTURE_OBJECTS, "objects", rows, columns, values->answer.json)
@@ -612,7 +603,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     (void)n_operands;
     const struct values *values = context;
     struct nd_error err = {0};
-    struct nd_capture *capture = NULL;
+    CLI_OWNED(nd_capture_close) struct nd_capture *capture = NULL;
     bool is_model = cli_ends_with(operands[0], ".onnx");
     if (values->log != NULL && (values->list || is_model))
         return cli_usage_error("info", "--log is for captures, and not with --list");
@@ -622,23 +613,20 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         return cli_is_silent(&values->answer) ? 0 : list_model(values, operands[0]);
     if (nd_capture_open(operands[0], &capture, &err) != ND_OK)
         return cli_report_error(&err);
-    int exit_code = 0;
-    if (values->log != NULL) {
-        exit_code = print_log(capture, values->log, values->answer.json);
-    } else if (values->list && !cli_is_silent(&values->answer)) {
-        exit_code = list_capture(values, capture);
-    } else if (!values->list) {
-        json_t *info = describe(capture);
-        if (values->answer.json)
-            cli_print_json(ND_DOCUMENT_CAPTURE, info);
-        else if (values->verbose)
-            print_text(info);
-        else if (!values->answer.quiet)
-            exit_code = print_brief(info);
-        json_decref(info);
-    }
-    nd_capture_close(&capture);
-    return exit_code;
+    if (values->log != NULL)
+        return print_log(capture, values->log, values->answer.json);
+    if (cli_is_silent(&values->answer))
+        return 0;
+    if (values->list)
+        return list_capture(values, capture);
+    json_auto_t *info = describe(capture);
+    if (values->answer.json)
+        cli_print_json(ND_DOCUMENT_CAPTURE, json_incref(info));
+    else if (!values->verbose)
+        return print_brief(info);
+    else
+        print_text(info);
+    return 0;
 }
 
 static const struct cli_option options[] = {

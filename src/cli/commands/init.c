@@ -14,13 +14,9 @@
 #include "npudiff/model/model.h"
 
 struct values {
-    struct cli_list devices;
-    struct cli_list probes;
-    struct cli_list dims;
-    const char *float_model;
-    const char *output;
-    bool no_phones;
-    bool force;
+    struct cli_list devices, probes, dims;
+    const char *float_model, *output;
+    bool no_phones, force;
     struct cli_answer answer;
 };
 
@@ -48,25 +44,8 @@ static char *absolute_path(const char *path)
 /* Paths are relative to the campaign: unless it is made in this folder, they become absolute. */
 static void put_path(FILE *out, const char *path, const char *campaign)
 {
-    char *absolute = strchr(campaign, '/') != NULL ? absolute_path(path) : NULL;
+    CLI_FREED char *absolute = strchr(campaign, '/') != NULL ? absolute_path(path) : NULL;
     put_text(out, absolute != NULL ? absolute : path);
-    free(absolute);
-}
-
-/* A probe: NAME=PATH[,labels=PATH] holds a path, too. */
-static void put_probe(FILE *out, const char *probe, const char *campaign)
-{
-    char *equals = strchr(probe, '='), *joined = NULL;
-    char *absolute = equals != NULL && strchr(campaign, '/') != NULL && strchr(equals, ',') == NULL
-                         ? absolute_path(equals + 1)
-                         : NULL;
-    if (absolute != NULL && asprintf(&joined, "%.*s=%s", (int)(equals - probe), probe, absolute) < 0) {
-        joined = NULL;
-        cli_errors_lost_memory();
-    }
-    put_text(out, joined != NULL ? joined : probe);
-    free(absolute);
-    free(joined);
 }
 
 /* ---- the parts of the campaign ---- */
@@ -103,7 +82,19 @@ static void put_model(FILE *out, const struct values *values, const struct facts
         fprintf(out, "      - %s\n", usual[i]);
     for (size_t i = 0; i < values->probes.n; i++) {
         fputs("      - ", out);
-        put_probe(out, values->probes.items[i], values->output);
+        /* A probe: NAME=PATH[,labels=PATH] holds a path, too. */
+        const char *probe = values->probes.items[i];
+        CLI_FREED char *joined = NULL;
+        const char *equals = strchr(probe, '=');
+        CLI_FREED char *absolute =
+            equals != NULL && strchr(values->output, '/') != NULL && strchr(equals, ',') == NULL
+                ? absolute_path(equals + 1)
+                : NULL;
+        if (absolute != NULL && asprintf(&joined, "%.*s=%s", (int)(equals - probe), probe, absolute) < 0) {
+            joined = NULL;
+            cli_errors_lost_memory();
+        }
+        put_text(out, joined != NULL ? joined : probe);
         fputc('\n', out);
     }
     for (size_t i = 0; i < values->dims.n; i++) {
@@ -254,65 +245,47 @@ static char *make_campaign(const struct values *values, const char *model, const
     return text;
 }
 
-/* The names of the probes with labels, as a list in YAML (NULL: no memory), and the samples of the smallest. */
-static void find_labelled(const struct cli_probes *probes, struct facts *facts)
+/* Mistakes are found now, and not by qualify. */
+static enum nd_status check(const struct values *values, const char *path, struct facts *facts,
+                            struct nd_error *err)
 {
-    char *text = NULL;
-    size_t n, n_labelled = 0;
-    FILE *out = open_memstream(&text, &n);
-    for (size_t i = 0; out != NULL && i < probes->n; i++) {
-        if (probes->items[i]->labels == NULL)
-            continue;
-        fputs(n_labelled++ > 0 ? ", " : "", out);
-        put_text(out, probes->items[i]->name);
-        size_t n_samples = probes->items[i]->n_samples;
-        facts->n_labelled = n_labelled == 1 || n_samples < facts->n_labelled ? n_samples : facts->n_labelled;
-    }
-    facts->labelled = out != NULL && fclose(out) == 0 ? text : NULL;
-}
-
-/* Whether the inputs have ties, and whether there is anything quantised at all. */
-static void look_at_model(const struct nd_model *model, struct facts *facts)
-{
+    CLI_OWNED(nd_model_destroy) struct nd_model *model = NULL, *float_model = NULL;
+    CLI_OWNED(cli_probes_deinit) struct cli_probes probes = {0};
+    CLI_TRY(cli_model_load(path, &values->dims, &model, err));
+    CLI_TRY(nd_probes_check_static(model, values->probes.items, values->probes.n, err));
+    /* Whether the inputs have ties, and whether there is anything quantised at all. */
     static const char *const ties[] = {"ties:16"};
     struct nd_probe *probe = NULL;
     facts->has_ties = nd_probes_for_model(model, ties, 1, &probe, NULL) == ND_OK;
     nd_probe_destroy(&probe);
     for (size_t e = 0; e < nd_model_n_tensors(model); e++)
         facts->is_quantised = facts->is_quantised || nd_model_tensor(model, e)->quant.n > 0;
-}
-
-/* Mistakes are found now, and not by qualify. */
-static enum nd_status check(const struct values *values, const char *path, struct facts *facts,
-                            struct nd_error *err)
-{
-    struct nd_model *model = NULL, *float_model = NULL;
-    struct cli_probes probes = {0};
-    enum nd_status status = cli_model_load(path, &values->dims, &model, err);
-    if (status == ND_OK)
-        status = nd_probes_check_static(model, values->probes.items, values->probes.n, err);
-    if (status == ND_OK) {
-        look_at_model(model, facts);
-        snprintf(facts->reference, sizeof facts->reference, facts->is_quantised ? "quantised" : "cpu");
-    }
-    if (status == ND_OK && values->float_model != NULL)
-        status = nd_model_load(values->float_model, &float_model, err);
-    for (size_t i = 0; status == ND_OK && i < values->devices.n; i++) {
-        struct nd_device device = {0};
+    snprintf(facts->reference, sizeof facts->reference, facts->is_quantised ? "quantised" : "cpu");
+    if (values->float_model != NULL)
+        CLI_TRY(nd_model_load(values->float_model, &float_model, err));
+    for (size_t i = 0; i < values->devices.n; i++) {
+        CLI_OWNED(nd_device_deinit) struct nd_device device = {0};
         if (strcmp(values->devices.items[i], "adb:*") != 0)
-            status = nd_device_parse(values->devices.items[i], &device, err);
-        if (status == ND_OK && i == 0 && device.label != NULL && !facts->is_quantised)
+            CLI_TRY(nd_device_parse(values->devices.items[i], &device, err));
+        if (i == 0 && device.label != NULL && !facts->is_quantised)
             snprintf(facts->reference, sizeof facts->reference, "'%s'", device.label);
-        nd_device_deinit(&device);
     }
-    if (status == ND_OK)
-        status = cli_probes_make(model, &values->probes, false, &probes, err);
-    if (status == ND_OK)
-        find_labelled(&probes, facts);
-    cli_probes_deinit(&probes);
-    nd_model_destroy(&float_model);
-    nd_model_destroy(&model);
-    return status;
+    CLI_TRY(cli_probes_make(model, &values->probes, false, &probes, err));
+    /* The names of the probes with labels, as a list in YAML (NULL: no memory), and the samples of the
+     * smallest. */
+    char *text = NULL;
+    size_t n, n_labelled = 0;
+    FILE *out = open_memstream(&text, &n);
+    for (size_t i = 0; out != NULL && i < probes.n; i++) {
+        if (probes.items[i]->labels == NULL)
+            continue;
+        fputs(n_labelled++ > 0 ? ", " : "", out);
+        put_text(out, probes.items[i]->name);
+        size_t n_samples = probes.items[i]->n_samples;
+        facts->n_labelled = n_labelled == 1 || n_samples < facts->n_labelled ? n_samples : facts->n_labelled;
+    }
+    facts->labelled = out != NULL && fclose(out) == 0 ? text : NULL;
+    return ND_OK;
 }
 
 static int run(const void *context, const char *const *operands, size_t n_operands)
@@ -325,25 +298,20 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         values.output = "campaign.yaml";
     if (cli_check_text_output(values.output, values.force, "--force overwrites it") != 0)
         return ND_EXIT_TROUBLE;
-    enum nd_status status = check(&values, operands[0], &facts, &err);
-    char *text = facts.labelled != NULL ? make_campaign(&values, operands[0], &facts) : NULL;
-    free(facts.labelled);
-    if (status != ND_OK)
+    if (check(&values, operands[0], &facts, &err) != ND_OK)
         return cli_report_error(&err);
+    CLI_FREED char *text = facts.labelled != NULL ? make_campaign(&values, operands[0], &facts) : NULL;
+    free(facts.labelled);
     if (text == NULL)
         return cli_fail_memory();
     int exit_code = cli_write_text(values.output, text, values.force);
-    free(text);
     if (exit_code != 0)
         return exit_code;
-    if (values.answer.json) {
-        json_t *root = json_pack("{s:o}", "campaign", cli_text(values.output));
-        cli_print_json(ND_DOCUMENT_INIT, root);
-        json_decref(root);
-    } else if (!values.answer.quiet) {
+    if (values.answer.json)
+        cli_print_json(ND_DOCUMENT_INIT, json_pack("{s:o}", "campaign", cli_text(values.output)));
+    else if (!values.answer.quiet)
         printf("%s is written. Edit it, then run: npudiff qualify %s -o results\n", values.output,
                values.output);
-    }
     return ND_EXIT_SAME;
 }
 

@@ -82,7 +82,7 @@ static int examine_capture(const struct values *values, const char *path,
                            const struct nd_latency_options *options, struct entries *entries)
 {
     struct nd_error err = {0};
-    struct nd_capture *capture = NULL;
+    CLI_OWNED(nd_capture_close) struct nd_capture *capture = NULL;
     if (values->column != NULL || values->unit != NULL)
         return cli_usage_error("latency", "'%s' is a capture: --column and --unit are for lists", path);
     if (nd_capture_open(path, &capture, &err) != ND_OK)
@@ -106,7 +106,6 @@ static int examine_capture(const struct values *values, const char *path,
         fprintf(stderr, "npudiff: '%s' has no probes\n", path);
         exit_code = ND_EXIT_INCONCLUSIVE;
     }
-    nd_capture_close(&capture);
     return exit_code;
 }
 
@@ -114,23 +113,20 @@ static int examine_list(const struct values *values, const char *path, const str
                         struct entries *entries)
 {
     struct nd_error err = {0};
-    struct nd_latency_list list = {0};
+    CLI_OWNED(nd_latency_list_deinit) struct nd_latency_list list = {0};
     if (values->probe != NULL)
         return cli_usage_error("latency", "'%s' is a list: --probe is for captures", path);
     if (nd_latency_read(path, values->column, values->unit, &list, &err) != ND_OK)
         return cli_report_error(&err);
     struct nd_latency_series *entry = grow(entries, path);
-    int exit_code = entry != NULL ? 0 : cli_fail_memory();
-    if (exit_code == 0) {
-        entry->format = list.format;
-        entry->where = list.where;
-        list.where = NULL;
-        exit_code = nd_latency_examine(list.us, list.n, options, &entry->latency, &err) != ND_OK
-                        ? cli_report_error(&err)
-                        : keep_runs(entry, list.us, list.n);
-    }
-    nd_latency_list_deinit(&list);
-    return exit_code;
+    if (entry == NULL)
+        return cli_fail_memory();
+    entry->format = list.format;
+    entry->where = list.where;
+    list.where = NULL;
+    if (nd_latency_examine(list.us, list.n, options, &entry->latency, &err) != ND_OK)
+        return cli_report_error(&err);
+    return keep_runs(entry, list.us, list.n);
 }
 
 /* Suspect outranks too few, as everywhere; but of the probes of one capture those with a verdict speak for it.
@@ -172,7 +168,7 @@ static int report(const struct values *values, const struct entries *entries,
     if (values->report == NULL)
         return 0;
     enum nd_status status = nd_report_latency_json(entries->items, entries->n, options, &json, &err);
-    return cli_report_write_one(values->report, "latency", status, json, &err);
+    return cli_report_tell(values->report, "latency", &(const struct cli_answer){0}, status, json, NULL, &err);
 }
 
 static int run(const void *context, const char *const *operands, size_t n_operands)

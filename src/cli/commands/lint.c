@@ -1,6 +1,5 @@
 /* `npudiff lint`: options, fixes, SARIF, exit code. docs/reference/lint.md. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "cli/options/commands.h"
 #include "cli/terminal/output.h"
@@ -10,11 +9,8 @@
 
 struct values {
     bool fix;
-    const char *output;
-    const char *sarif;
-    bool rules;
-    bool force;
-    bool verbose;
+    const char *output, *sarif;
+    bool rules, force, verbose;
     struct cli_answer answer;
 };
 
@@ -30,38 +26,17 @@ static int print_rules(const struct values *values)
 static int write_sarif(const struct values *values, const struct nd_lint *lint)
 {
     struct nd_error err = {0};
-    char *text = NULL;
-    enum nd_status status = nd_report_lint_sarif(lint, &text, &err);
-    int exit_code =
-        status == ND_OK ? cli_write_text(values->sarif, text, values->force) : cli_report_error(&err);
-    free(text);
-    return exit_code;
-}
-
-static int report(const struct values *values, const struct nd_lint *lint)
-{
-    struct nd_error err = {0};
-    char *text = NULL;
-    int exit_code = lint->n_left > 0             ? ND_EXIT_DIFFERS
-                    : nd_lint_has_examined(lint) ? ND_EXIT_SAME
-                                                 : ND_EXIT_INCONCLUSIVE;
-    if (values->sarif != NULL)
-        exit_code = cli_worse(exit_code, write_sarif(values, lint));
-    enum nd_status status = values->answer.json ? nd_report_lint_json(lint, &text, &err)
-                            : values->verbose   ? nd_report_lint_text(lint, cli_text_width(0), &text, &err)
-                                                : nd_report_lint_brief(lint, cli_text_width(0), &text, &err);
-    exit_code = cli_worse(exit_code, cli_print_answer(status, text, &values->answer, &err));
-    if (values->output != NULL && lint->output == NULL && !values->answer.json)
-        printf("Nothing can be mended, so '%s' was not written.\n", values->output);
-    return exit_code;
+    CLI_FREED char *text = NULL;
+    return nd_report_lint_sarif(lint, &text, &err) == ND_OK ? cli_write_text(values->sarif, text, values->force)
+                                                            : cli_report_error(&err);
 }
 
 static int run(const void *context, const char *const *operands, size_t n_operands)
 {
     const struct values *values = context;
     struct nd_error err = {0};
-    struct nd_model *model = NULL;
-    struct nd_lint *lint = NULL;
+    CLI_OWNED(nd_model_destroy) struct nd_model *model = NULL;
+    CLI_OWNED(nd_lint_destroy) struct nd_lint *lint = NULL;
     struct nd_lint_options options;
     if (values->rules)
         return n_operands > 0 ? cli_usage_error("lint", "--rules takes no model") : print_rules(values);
@@ -78,12 +53,21 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     nd_lint_options_init(&options);
     options.output = values->output;
     options.replace = values->force;
-    enum nd_status status = nd_model_load(operands[0], &model, &err);
-    if (status == ND_OK)
-        status = nd_lint_model(model, &options, &lint, &err);
-    int exit_code = status == ND_OK ? report(values, lint) : cli_report_error(&err);
-    nd_lint_destroy(&lint);
-    nd_model_destroy(&model);
+    if (nd_model_load(operands[0], &model, &err) != ND_OK ||
+        nd_lint_model(model, &options, &lint, &err) != ND_OK)
+        return cli_report_error(&err);
+    char *text = NULL;
+    int exit_code = lint->n_left > 0             ? ND_EXIT_DIFFERS
+                    : nd_lint_has_examined(lint) ? ND_EXIT_SAME
+                                                 : ND_EXIT_INCONCLUSIVE;
+    if (values->sarif != NULL)
+        exit_code = cli_worse(exit_code, write_sarif(values, lint));
+    enum nd_status status = values->answer.json ? nd_report_lint_json(lint, &text, &err)
+                            : values->verbose   ? nd_report_lint_text(lint, cli_text_width(0), &text, &err)
+                                                : nd_report_lint_brief(lint, cli_text_width(0), &text, &err);
+    exit_code = cli_worse(exit_code, cli_print_answer(status, text, &values->answer, &err));
+    if (values->output != NULL && lint->output == NULL && !values->answer.json)
+        printf("Nothing can be mended, so '%s' was not written.\n", values->output);
     return exit_code;
 }
 

@@ -2,7 +2,6 @@
 #include <jansson.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/options/commands.h"
@@ -18,8 +17,7 @@
 enum { MAX_KEPT = 100000 };
 
 struct values {
-    const char *kind;
-    const char *model;
+    const char *kind, *model;
     bool unknown;
     struct cli_answer answer;
     bool verbose;
@@ -155,7 +153,7 @@ static bool is_shown_finding(const struct reading *reading, const struct nd_log_
 static json_t *explained_text(const struct nd_log_finding *finding)
 {
     struct nd_error err = {0};
-    char *line = NULL;
+    CLI_FREED char *line = NULL;
     int n = snprintf(NULL, 0, "%s:%zu: %s, %s: ", finding->log, finding->line,
                      nd_log_severity_name(finding->severity), nd_log_kind_name(finding->kind));
     json_t *text = NULL;
@@ -163,7 +161,6 @@ static json_t *explained_text(const struct nd_log_finding *finding)
         line[strcspn(line, "\n")] = '\0';
         text = cli_text(line + n);
     }
-    free(line);
     return text != NULL ? text : cli_text(finding->text);
 }
 
@@ -254,7 +251,7 @@ static void logs_print_cascade(const json_t *cascade)
 static void take_unknown(void *context, size_t line, const char *text, size_t text_bytes)
 {
     struct reading *reading = context;
-    char *copy = strndup(text, text_bytes);
+    CLI_FREED char *copy = strndup(text, text_bytes);
     if (copy == NULL)
         cli_errors_lost_memory();
     else if (!reading->values->answer.json)
@@ -262,24 +259,6 @@ static void take_unknown(void *context, size_t line, const char *text, size_t te
     else if (json_array_size(reading->unknown) < MAX_KEPT)
         json_array_append_new(reading->unknown,
                               json_pack("{s:I, s:o}", "line", (json_int_t)line, "text", cli_text(copy)));
-    free(copy);
-}
-
-static void add_log(struct reading *reading, const struct nd_log_summary *summary)
-{
-    json_t *kinds = json_object();
-    for (int k = 0; k < ND_LOG_N_KINDS; k++)
-        if (summary->n_by_kind[k] > 0)
-            json_object_set_new(kinds, nd_log_kind_name((enum nd_log_kind)k),
-                                json_integer((json_int_t)summary->n_by_kind[k]));
-    json_t *log = json_pack("{s:o, s:s, s:I, s:I, s:I, s:I, s:s, s:o}", "log", cli_text(reading->name),
-                            "encoding", summary->encoding, "lines", (json_int_t)summary->n_lines, "unknown",
-                            (json_int_t)summary->n_unknown, "cut", (json_int_t)summary->n_cut, "findings",
-                            (json_int_t)summary->n_findings, "worst", nd_log_severity_name(summary->worst),
-                            "kinds", kinds);
-    if (reading->values->unknown && reading->values->answer.json)
-        json_object_set(log, "unknown_lines", reading->unknown);
-    json_array_append_new(reading->logs, log);
 }
 
 static struct nd_log_options options_of(struct reading *reading)
@@ -332,8 +311,21 @@ static enum nd_status read_text(struct reading *reading, const char *name, const
     options.unknown = reading->values->unknown ? take_unknown : NULL;
     enum nd_status status = bytes != NULL ? nd_log_read_bytes(bytes, n, &options, &summary, err)
                                           : nd_log_read_file(name, &options, &summary, err);
-    if (status == ND_OK)
-        add_log(reading, &summary);
+    if (status == ND_OK) {
+        json_t *kinds = json_object();
+        for (int k = 0; k < ND_LOG_N_KINDS; k++)
+            if (summary.n_by_kind[k] > 0)
+                json_object_set_new(kinds, nd_log_kind_name((enum nd_log_kind)k),
+                                    json_integer((json_int_t)summary.n_by_kind[k]));
+        json_t *log = json_pack("{s:o, s:s, s:I, s:I, s:I, s:I, s:s, s:o}", "log", cli_text(reading->name),
+                                "encoding", summary.encoding, "lines", (json_int_t)summary.n_lines, "unknown",
+                                (json_int_t)summary.n_unknown, "cut", (json_int_t)summary.n_cut, "findings",
+                                (json_int_t)summary.n_findings, "worst", nd_log_severity_name(summary.worst),
+                                "kinds", kinds);
+        if (reading->values->unknown && reading->values->answer.json)
+            json_object_set(log, "unknown_lines", reading->unknown);
+        json_array_append_new(reading->logs, log);
+    }
     if (status == ND_OK && bytes == NULL && summary.n_findings == 0 && reading->silent == NULL)
         reading->silent = name;
     return status;
@@ -371,8 +363,10 @@ static size_t stored_bytes(const struct nd_capture *capture, const char *name)
 
 static enum nd_status read_capture(struct reading *reading, const char *path, struct nd_error *err)
 {
-    struct nd_capture *capture = NULL;
-    enum nd_status status = nd_capture_open(path, &capture, err);
+    CLI_OWNED(nd_capture_close) struct nd_capture *capture = NULL;
+    CLI_TRY(nd_capture_open(path, &capture, err));
+    enum nd_status status = ND_OK;
+    reading->is_placed = is_placed_well(capture);
     reading->is_placed = status == ND_OK && is_placed_well(capture);
     for (size_t i = 0; status == ND_OK && i < nd_capture_n_logs(capture); i++) {
         const char *log = nd_capture_log_name(capture, i), *text = nd_capture_log_text(capture, i);
@@ -384,7 +378,6 @@ static enum nd_status read_capture(struct reading *reading, const char *path, st
         status = read_text(reading, name, text, n != SIZE_MAX ? n : strlen(text), err);
     }
     reading->is_placed = false;
-    nd_capture_close(&capture);
     return status;
 }
 
@@ -396,17 +389,6 @@ static json_t *amounts_of(const struct nd_log_finding *finding)
     for (size_t i = 0; i < finding->n_amounts; i++)
         json_object_set_new(amounts, finding->amounts[i].name, json_real(finding->amounts[i].value));
     return amounts;
-}
-
-static json_t *finding_row(const struct nd_log_finding *finding)
-{
-    return json_pack(
-        "{s:o, s:I, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:o}", "log", cli_text(finding->log),
-        "line", (json_int_t)finding->line, "kind", nd_log_kind_name(finding->kind), "severity",
-        nd_log_severity_name(finding->severity), "stage", nd_log_stage_name(finding->stage), "operator",
-        cli_text(finding->op), "node", cli_text(finding->node), "op_id", cli_text(finding->op_id), "tensor",
-        cli_text(finding->tensor), "code", finding->has_code ? json_integer(finding->code) : json_null(),
-        "symbol", finding->symbol, "amounts", amounts_of(finding), "text", cli_text(finding->text));
 }
 
 static bool is_shown(const struct values *values, const struct nd_log_finding *finding)
@@ -470,22 +452,16 @@ static enum nd_status add_cascade(const struct nd_log_finding *findings, size_t 
 static enum nd_status find_cascade(const struct reading *reading, json_t **out, struct nd_error *err)
 {
     const struct nd_log_finding *items = reading->findings.items;
-    struct nd_model *model = NULL;
-    enum nd_status status = ND_OK;
+    CLI_OWNED(nd_model_destroy) struct nd_model *model = NULL;
     if (reading->values->model != NULL)
-        status = nd_model_load(reading->values->model, &model, err);
-    json_t *counts = json_pack("{s:i, s:i, s:i, s:[]}", "roots", 0, "followers", 0, "unplaced", 0, "failures");
-    for (size_t i = 0, end; i < reading->findings.n && status == ND_OK; i = end) {
+        CLI_TRY(nd_model_load(reading->values->model, &model, err));
+    *out = json_pack("{s:i, s:i, s:i, s:[]}", "roots", 0, "followers", 0, "unplaced", 0, "failures");
+    for (size_t i = 0, end; i < reading->findings.n; i = end) {
         for (end = i + 1; end < reading->findings.n && strcmp(items[end].log, items[i].log) == 0;)
             end++;
-        status = add_cascade(items + i, end - i, model, counts, err);
+        CLI_TRY(add_cascade(items + i, end - i, model, *out, err));
     }
-    nd_model_destroy(&model);
-    if (status == ND_OK)
-        *out = counts;
-    else
-        json_decref(counts);
-    return status;
+    return ND_OK;
 }
 
 /* ---- the command ---- */
@@ -518,21 +494,29 @@ static int print_all(struct reading *reading, const json_t *cascade)
     int exit_code = 0;
     if (!values->answer.json && !values->verbose && !values->unknown)
         return values->answer.quiet ? 0 : logs_print_brief(reading, cascade);
-    json_t *rows = json_array();
+    json_auto_t *rows = json_array();
     for (size_t i = 0; i < reading->findings.n; i++) {
         const struct nd_log_finding *finding = &reading->findings.items[i];
-        if (is_shown(reading->values, finding) && reading->values->answer.json)
-            json_array_append_new(rows, finding_row(finding));
-        else if (is_shown(reading->values, finding))
+        if (is_shown(reading->values, finding) && reading->values->answer.json) {
+            json_array_append_new(
+                rows,
+                json_pack("{s:o, s:I, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:o}", "log",
+                          cli_text(finding->log), "line", (json_int_t)finding->line, "kind",
+                          nd_log_kind_name(finding->kind), "severity", nd_log_severity_name(finding->severity),
+                          "stage", nd_log_stage_name(finding->stage), "operator", cli_text(finding->op), "node",
+                          cli_text(finding->node), "op_id", cli_text(finding->op_id), "tensor",
+                          cli_text(finding->tensor), "code",
+                          finding->has_code ? json_integer(finding->code) : json_null(), "symbol",
+                          finding->symbol, "amounts", amounts_of(finding), "text", cli_text(finding->text)));
+        } else if (is_shown(reading->values, finding))
             exit_code = cli_worse(exit_code, print_finding(finding));
     }
     if (reading->values->answer.json) {
-        json_t *all =
-            json_pack("{s:s, s:O, s:O, s:I, s:O}", "outcome", nd_log_outcome_name(reading->verdict.outcome),
-                      "logs", reading->logs, "findings", rows, "left_out",
-                      (json_int_t)reading->findings.n_left_out, "cascade", (json_t *)(uintptr_t)cascade);
-        cli_print_json(ND_DOCUMENT_LOGS, all);
-        json_decref(all);
+        cli_print_json(ND_DOCUMENT_LOGS,
+                       json_pack("{s:s, s:O, s:O, s:I, s:O}", "outcome",
+                                 nd_log_outcome_name(reading->verdict.outcome), "logs", reading->logs,
+                                 "findings", rows, "left_out", (json_int_t)reading->findings.n_left_out,
+                                 "cascade", (json_t *)(uintptr_t)cascade));
     } else {
         if (reading->findings.n_left_out > 0)
             printf("%zu findings more are left out\n", reading->findings.n_left_out);
@@ -541,22 +525,20 @@ static int print_all(struct reading *reading, const json_t *cascade)
             putchar('\n');
         print_summary(reading);
     }
-    json_decref(rows);
     return exit_code;
 }
 
 static int run(const void *context, const char *const *operands, size_t n_operands)
 {
     const struct values *values = context;
-    struct reading reading = {.values = values, .findings = {.max = MAX_KEPT}, .logs = json_array()};
+    struct reading reading = {.values = values, .findings = {.max = MAX_KEPT}};
     struct nd_error err = {0};
     enum nd_log_kind kind;
     enum nd_status status = ND_OK;
-    json_t *cascade = NULL;
-    if (values->kind != NULL && !nd_log_kind_from_name(values->kind, &kind)) {
-        json_decref(reading.logs);
+    json_auto_t *cascade = NULL;
+    if (values->kind != NULL && !nd_log_kind_from_name(values->kind, &kind))
         return cli_usage_error("logs", "there is no kind of finding '%s'", values->kind);
-    }
+    reading.logs = json_array();
     for (size_t i = 0; i < n_operands && status == ND_OK; i++)
         if (cli_is_hdf5(operands[i]))
             status = read_capture(&reading, operands[i], &err);
@@ -572,7 +554,6 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     if (reading.findings.failed)
         exit_code = cli_fail_memory();
     nd_log_findings_deinit(&reading.findings);
-    json_decref(cascade);
     json_decref(reading.unknown);
     json_decref(reading.logs);
     return exit_code;

@@ -13,12 +13,9 @@
 #include "npudiff/report/report.h"
 
 struct values {
-    struct cli_list devices;
-    struct cli_list dims;
-    const char *probe;
-    const char *agent;
-    size_t repeats;
-    size_t jobs;
+    struct cli_list devices, dims;
+    const char *probe, *agent;
+    size_t repeats, jobs;
     double time_limit_s;
     const char *report;
     struct cli_answer answer;
@@ -27,9 +24,30 @@ struct values {
 
 /* ---- devices that are asked now ---- */
 
-/* The model untouched, so that looking does not move anything; a few runs of one sample, for their times. */
-static void fill_options(const struct values *values, struct nd_capture_options *options)
+static enum nd_status prepare_cells(const struct values *values, const char *folder, struct cli_fleet *fleet,
+                                    struct nd_error *err)
 {
+    CLI_TRY(cli_fleet_set_devices(fleet, &values->devices, err));
+    for (size_t i = 0; i < fleet->n_cells; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "%zu.h5", i);
+        fleet->cells[i].path = cli_path_in(folder, name);
+        if (fleet->cells[i].path == NULL)
+            return cli_memory_error(err);
+    }
+    return ND_OK;
+}
+
+/* The exit code; 0 and 5: there is a capture of every device. */
+static int ask_devices(const struct values *values, struct nd_model *model, const char *folder,
+                       struct cli_fleet *fleet)
+{
+    struct nd_error err = {0};
+    CLI_OWNED(nd_probe_destroy) struct nd_probe *probe = NULL;
+    const char *spec = values->probe != NULL ? values->probe : "zeros";
+    /* The model untouched, so that looking does not move anything; a few runs of one sample, for their times.
+     */
+    struct nd_capture_options *options = &fleet->options;
     nd_capture_options_init(options);
     options->tensors = "none";
     options->n_repeats = values->repeats > 0 ? values->repeats : 5;
@@ -39,54 +57,17 @@ static void fill_options(const struct values *values, struct nd_capture_options 
     options->agent = values->agent;
     if (values->time_limit_s > 0)
         options->time_limit_s = values->time_limit_s;
-}
-
-static enum nd_status prepare_cells(const struct values *values, const char *folder, struct cli_fleet *fleet,
-                                    struct nd_error *err)
-{
-    enum nd_status status = cli_fleet_set_devices(fleet, &values->devices, err);
-    for (size_t i = 0; status == ND_OK && i < fleet->n_cells; i++) {
-        size_t size = strlen(folder) + 32;
-        fleet->cells[i].path = malloc(size);
-        if (fleet->cells[i].path == NULL)
-            status = cli_memory_error(err);
-        else
-            snprintf(fleet->cells[i].path, size, "%s/%zu.h5", folder, i);
-    }
-    return status;
-}
-
-/* The exit code; 0 and 5: there is a capture of every device. */
-static int ask_devices(const struct values *values, struct nd_model *model, const char *folder,
-                       struct cli_fleet *fleet)
-{
-    struct nd_error err = {0};
-    struct nd_probe *probe = NULL;
-    const char *spec = values->probe != NULL ? values->probe : "zeros";
-    fill_options(values, &fleet->options);
-    enum nd_status status = nd_model_check_static(model, &err);
-    if (status == ND_OK)
-        status = nd_probes_for_model(model, &spec, 1, &probe, &err);
-    if (status == ND_OK)
-        status = prepare_cells(values, folder, fleet, &err);
+    if (nd_model_check_static(model, &err) != ND_OK ||
+        nd_probes_for_model(model, &spec, 1, &probe, &err) != ND_OK ||
+        prepare_cells(values, folder, fleet, &err) != ND_OK)
+        return cli_report_error(&err);
     const struct nd_probe *probes[] = {probe};
     fleet->model = model;
     fleet->probes = probes;
     fleet->n_probes = 1;
-    int exit_code = status == ND_OK ? cli_fleet_capture(fleet) : cli_report_error(&err);
+    int exit_code = cli_fleet_capture(fleet);
     fleet->probes = NULL;
-    nd_probe_destroy(&probe);
     return exit_code;
-}
-
-static void remove_folder(const char *folder, const struct cli_fleet *fleet)
-{
-    for (size_t i = 0; fleet->cells != NULL && i < fleet->n_cells; i++)
-        if (fleet->cells[i].path != NULL)
-            unlink(fleet->cells[i].path);
-    if (rmdir(folder) != 0)
-        fprintf(stderr, "npudiff: cannot remove folder '%s': %s\n", folder,
-                strerror(errno)); /* the result stands */
 }
 
 /* ---- what the captures say ---- */
@@ -94,24 +75,16 @@ static void remove_folder(const char *folder, const struct cli_fleet *fleet)
 static enum nd_status examine(const struct nd_model *model, const char *path, struct nd_placed_device *device,
                               struct nd_error *err)
 {
-    enum nd_status status = nd_capture_open(path, &device->capture, err);
-    if (status == ND_OK)
-        status = nd_placement_examine(model, device->capture, &device->report, err);
-    if (status != ND_OK)
-        return status;
-    const char *label = nd_capture_string(device->capture, "device", "label");
-    const char *uri = nd_capture_string(device->capture, "device", "uri");
-    device->label = label != NULL ? label : path;
-    device->uri = uri != NULL ? uri : "";
-    device->has_failed = nd_capture_state(device->capture) == ND_CAPTURE_FAILED;
-    return ND_OK;
+    CLI_TRY(nd_capture_open(path, &device->capture, err));
+    return cli_place(model, device->capture, device, err);
 }
 
 static int tell(const struct values *values, const struct nd_model *model,
                 const struct nd_placed_device *devices, size_t n)
 {
     struct nd_error err = {0};
-    char *text = NULL;
+    char *json = NULL, *text = NULL;
+    enum nd_status status = ND_OK;
     int exit_code = ND_EXIT_SAME;
     for (size_t d = 0; d < n; d++) {
         if (devices[d].has_failed)
@@ -119,18 +92,13 @@ static int tell(const struct values *values, const struct nd_model *model,
         else if (nd_placed_n_fell_back(&devices[d]) > 0)
             exit_code = cli_worse(exit_code, ND_EXIT_DIFFERS);
     }
-    if (values->report != NULL) {
-        enum nd_status made = nd_report_placement_json(model, devices, n, &text, &err);
-        exit_code = cli_worse(exit_code, cli_report_write_one(values->report, "placement", made, text, &err));
-        text = NULL;
-    }
-    if (values->answer.quiet)
-        return exit_code;
-    enum nd_status status = values->answer.json ? nd_report_placement_json(model, devices, n, &text, &err)
-                            : values->verbose
-                                ? nd_report_placement_text(devices, n, true, &text, &err)
-                                : nd_report_placement_brief(devices, n, cli_text_width(0), &text, &err);
-    return cli_worse(exit_code, cli_print_answer(status, text, &values->answer, &err));
+    if (values->report != NULL || values->answer.json)
+        status = nd_report_placement_json(model, devices, n, &json, &err);
+    if (status == ND_OK && !values->answer.json && !values->answer.quiet)
+        status = values->verbose ? nd_report_placement_text(devices, n, true, &text, &err)
+                                 : nd_report_placement_brief(devices, n, cli_text_width(0), &text, &err);
+    return cli_worse(exit_code,
+                     cli_report_tell(values->report, "placement", &values->answer, status, json, text, &err));
 }
 
 static int examine_all(const struct values *values, const struct nd_model *model, const struct cli_fleet *fleet,
@@ -174,8 +142,14 @@ static int place_model(const struct values *values, struct nd_model *model, cons
     }
     if (exit_code == 0 || exit_code == ND_EXIT_DEVICE_FAILED)
         exit_code = examine_all(values, model, &fleet, captures, n_captures);
-    if (has_folder)
-        remove_folder(folder, &fleet);
+    if (has_folder) {
+        for (size_t i = 0; fleet.cells != NULL && i < fleet.n_cells; i++)
+            if (fleet.cells[i].path != NULL)
+                unlink(fleet.cells[i].path);
+        if (rmdir(folder) != 0)
+            fprintf(stderr, "npudiff: cannot remove folder '%s': %s\n", folder,
+                    strerror(errno)); /* the result stands */
+    }
     cli_fleet_deinit(&fleet);
     return exit_code;
 }
@@ -184,19 +158,15 @@ static int run(const void *context, const char *const *operands, size_t n_operan
 {
     const struct values *values = context;
     struct nd_error err = {0};
-    struct nd_model *model = NULL;
+    CLI_OWNED(nd_model_destroy) struct nd_model *model = NULL;
     if (values->devices.n == 0 && n_operands < 2)
         return cli_usage_error("placement", "-d DEVICE is missing, or captures of the model");
     int checked = cli_report_check(values->report);
     if (checked != 0)
         return checked;
-    enum nd_status status = cli_model_load(operands[0], &values->dims, &model, &err);
-    int exit_code = ND_EXIT_TROUBLE;
-    exit_code =
-        status == ND_OK ? place_model(values, model, operands + 1, n_operands - 1) : cli_report_error(&err);
-    nd_model_destroy(&model);
-    cli_signals_end_if_came();
-    return exit_code;
+    return cli_model_load(operands[0], &values->dims, &model, &err) == ND_OK
+               ? place_model(values, model, operands + 1, n_operands - 1)
+               : cli_report_error(&err);
 }
 
 static const struct cli_option options[] = {

@@ -12,18 +12,10 @@
 #include "npudiff/record/prepare.h"
 
 struct values {
-    struct cli_list probes;
-    struct cli_list dims;
-    struct cli_list options;
-    const char *chipset;
-    const char *runtime;
-    const char *output;
-    const char *tensors;
-    const char *profiling_level;
-    const char *agent;
+    struct cli_list probes, dims, options;
+    const char *chipset, *runtime, *output, *tensors, *profiling_level, *agent;
     double time_limit_s;
-    bool force;
-    bool allow_nonfinite;
+    bool force, allow_nonfinite;
     struct cli_answer answer;
 };
 
@@ -43,36 +35,13 @@ static char *device_uri(const struct values *values)
     return uri;
 }
 
-static void report(const struct values *values, const struct nd_device *device,
-                   const struct nd_prepared_summary *summary)
-{
-    if (values->answer.json) {
-        json_t *row = json_pack("{s:o, s:s, s:i, s:s, s:o, s:o, s:o, s:I, s:I, s:I, s:I}", "folder",
-                                cli_text(values->output), "chipset", device->chipset->sm, "soc_model",
-                                device->chipset->soc_model, "arch", device->chipset->arch, "runtime",
-                                cli_text(device->runtime.id), "sdk", cli_text(summary->sdk), "graph",
-                                cli_text(summary->graph), "context_bytes", (json_int_t)summary->context_bytes,
-                                "inputs", (json_int_t)summary->n_inputs, "outputs",
-                                (json_int_t)summary->n_outputs, "inferences", (json_int_t)summary->n_results);
-        cli_print_json(ND_DOCUMENT_PREPARED, row);
-        json_decref(row);
-    } else if (!values->answer.quiet) {
-        printf("%s: context of %llu bytes for %s (soc_model %d, %s) by SDK %s\n"
-               "%zu input%s, %zu output%s, %zu inference%s; README.txt says how to run them\n",
-               values->output, (unsigned long long)summary->context_bytes, device->chipset->sm,
-               device->chipset->soc_model, device->chipset->arch, summary->sdk, summary->n_inputs,
-               summary->n_inputs == 1 ? "" : "s", summary->n_outputs, summary->n_outputs == 1 ? "" : "s",
-               summary->n_results, summary->n_results == 1 ? "" : "s");
-    }
-}
-
 static enum nd_status prepare(const struct values *values, const struct nd_model *model, struct nd_error *err)
 {
     const struct cli_list specs = cli_probes_or_default(&values->probes);
-    struct cli_probes probes = {0};
+    CLI_OWNED(cli_probes_deinit) struct cli_probes probes = {0};
+    CLI_OWNED(nd_device_deinit) struct nd_device device = {0};
     struct nd_prepare_options options;
     struct nd_prepared_summary summary;
-    struct nd_device device = {0};
     nd_prepare_options_init(&options);
     options.tensors = values->tensors;
     options.agent = values->agent;
@@ -81,24 +50,32 @@ static enum nd_status prepare(const struct values *values, const struct nd_model
     if (values->time_limit_s > 0)
         options.time_limit_s = values->time_limit_s;
     options.is_cancelled = cli_signals_came;
-    char *uri = device_uri(values);
-    enum nd_status status = uri != NULL ? nd_device_parse(uri, &device, err) : cli_memory_error(err);
-    if (status == ND_OK)
-        status = nd_model_check_static(model, err);
-    if (status == ND_OK)
-        status = cli_probes_make(model, &specs, values->allow_nonfinite, &probes, err);
-    if (status == ND_OK) {
-        cli_signals_catch();
-        status = nd_prepare(
-            &(struct nd_workload){model, &device, (const struct nd_probe *const *)probes.items, probes.n},
-            values->output, &options, &summary, err);
+    CLI_FREED char *uri = device_uri(values);
+    CLI_TRY(uri != NULL ? nd_device_parse(uri, &device, err) : cli_memory_error(err));
+    CLI_TRY(nd_model_check_static(model, err));
+    CLI_TRY(cli_probes_make(model, &specs, values->allow_nonfinite, &probes, err));
+    cli_signals_catch();
+    CLI_TRY(nd_prepare(
+        &(struct nd_workload){model, &device, (const struct nd_probe *const *)probes.items, probes.n},
+        values->output, &options, &summary, err));
+    if (values->answer.json) {
+        cli_print_json(ND_DOCUMENT_PREPARED,
+                       json_pack("{s:o, s:s, s:i, s:s, s:o, s:o, s:o, s:I, s:I, s:I, s:I}", "folder",
+                                 cli_text(values->output), "chipset", device.chipset->sm, "soc_model",
+                                 device.chipset->soc_model, "arch", device.chipset->arch, "runtime",
+                                 cli_text(device.runtime.id), "sdk", cli_text(summary.sdk), "graph",
+                                 cli_text(summary.graph), "context_bytes", (json_int_t)summary.context_bytes,
+                                 "inputs", (json_int_t)summary.n_inputs, "outputs",
+                                 (json_int_t)summary.n_outputs, "inferences", (json_int_t)summary.n_results));
+    } else if (!values->answer.quiet) {
+        printf("%s: context of %llu bytes for %s (soc_model %d, %s) by SDK %s\n"
+               "%zu input%s, %zu output%s, %zu inference%s; README.txt says how to run them\n",
+               values->output, (unsigned long long)summary.context_bytes, device.chipset->sm,
+               device.chipset->soc_model, device.chipset->arch, summary.sdk, summary.n_inputs,
+               summary.n_inputs == 1 ? "" : "s", summary.n_outputs, summary.n_outputs == 1 ? "" : "s",
+               summary.n_results, summary.n_results == 1 ? "" : "s");
     }
-    if (status == ND_OK)
-        report(values, &device, &summary);
-    cli_probes_deinit(&probes);
-    nd_device_deinit(&device);
-    free(uri);
-    return status;
+    return ND_OK;
 }
 
 static int run(const void *context, const char *const *operands, size_t n_operands)
@@ -106,20 +83,16 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     (void)n_operands;
     const struct values *values = context;
     struct nd_error err = {0};
-    struct nd_model *model = NULL;
+    CLI_OWNED(nd_model_destroy) struct nd_model *model = NULL;
     if (values->chipset == NULL || values->output == NULL)
         return cli_usage_error("prepare", "%s is missing",
                                values->chipset == NULL ? "--chipset NAME" : "-o DIR");
     if (cli_check_output_folder(values->output, values->force, "--force overwrites a prepared folder") != 0)
         return ND_EXIT_TROUBLE;
-    enum nd_status status = cli_model_load(operands[0], &values->dims, &model, &err);
-    if (status == ND_OK)
-        status = prepare(values, model, &err);
-    nd_model_destroy(&model);
-    cli_signals_end_if_came();
-    if (status == ND_OK)
-        return 0;
-    return cli_report_error(&err);
+    if (cli_model_load(operands[0], &values->dims, &model, &err) != ND_OK ||
+        prepare(values, model, &err) != ND_OK)
+        return cli_report_error(&err);
+    return ND_EXIT_SAME;
 }
 
 static const char *const level_choices[] = {"basic", "detailed", "backend", "client", NULL};

@@ -12,20 +12,11 @@
 
 struct values {
     struct cli_load load;
-    const char *output;
-    const char *encodings;
-    const char *overrides;
+    const char *output, *encodings, *overrides;
     double budget_percent;
     size_t n_layers;
-    bool force;
-    bool verbose;
+    bool force, verbose;
     struct cli_answer answer;
-};
-
-/* What the command makes and frees. */
-struct work {
-    struct cli_work run;
-    struct nd_promoted *promoted;
 };
 
 static void show_progress(void *context, const char *stage, size_t n_done, size_t n_total)
@@ -46,19 +37,18 @@ static int report(const struct values *values, const struct nd_promoted *promote
     return cli_worse(exit_code, cli_print_answer(status, text, &values->answer, &err));
 }
 
-/* ---- the command ---- */
-
-static int promote(const struct values *values, struct work *work)
+static int promote(const struct values *values, const struct cli_work *work)
 {
     struct nd_error err = {0};
     struct nd_promote_options options;
+    CLI_OWNED(nd_promoted_destroy) struct nd_promoted *promoted = NULL;
     struct cli_progress *progress = cli_progress_create(1, 1, values->answer.quiet);
     nd_promote_options_init(&options);
-    options.float_model = work->run.float_model;
-    options.probes = (const struct nd_probe *const *)work->run.probes.items;
-    options.n_probes = work->run.probes.n;
-    options.devices = work->run.devices.items;
-    options.n_devices = work->run.devices.n;
+    options.float_model = work->float_model;
+    options.probes = (const struct nd_probe *const *)work->probes.items;
+    options.n_probes = work->probes.n;
+    options.devices = work->devices.items;
+    options.n_devices = work->devices.n;
     options.output = values->output;
     options.replace = values->force;
     if (values->n_layers > 0)
@@ -71,14 +61,14 @@ static int promote(const struct values *values, struct work *work)
     options.progress_context = progress;
     options.is_cancelled = cli_signals_came;
     cli_signals_catch();
-    enum nd_status status = nd_promote(work->run.model, &options, &work->promoted, &err);
+    enum nd_status status = nd_promote(work->model, &options, &promoted, &err);
     cli_progress_destroy(progress);
     int failed = cli_stopped_or_failed(status, &err);
     if (failed != 0)
         return failed;
     const struct cli_exports exports = {values->encodings, values->overrides, values->force};
-    int exported = work->promoted->output != NULL ? cli_export_scales(work->promoted->output, &exports) : 0;
-    return cli_worse(exported, report(values, work->promoted));
+    int exported = promoted->output != NULL ? cli_export_scales(promoted->output, &exports) : 0;
+    return cli_worse(exported, report(values, promoted));
 }
 
 static int check_values(const struct values *values)
@@ -103,16 +93,12 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     (void)n_operands;
     const struct values *values = context;
     struct nd_error err = {0};
-    struct work work = {0};
+    CLI_OWNED(cli_work_close) struct cli_work work = {0};
     int wrong = check_values(values);
     if (wrong != 0)
         return wrong;
-    enum nd_status status = cli_work_open(operands[0], &values->load, &work.run, &err);
-    int exit_code = status == ND_OK ? promote(values, &work) : cli_report_error(&err);
-    nd_promoted_destroy(&work.promoted);
-    cli_work_close(&work.run);
-    cli_signals_end_if_came(); /* only now that everything is cleaned up */
-    return exit_code;
+    return cli_work_open(operands[0], &values->load, &work, &err) == ND_OK ? promote(values, &work)
+                                                                           : cli_report_error(&err);
 }
 
 static const struct cli_option options[] = {

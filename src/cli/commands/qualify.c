@@ -1,7 +1,6 @@
 /* `npudiff qualify`: a campaign, its plan and its parts. docs/reference/campaign.md. */
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "cli/commands/report_documents.h"
@@ -19,17 +18,10 @@
 
 struct values {
     bool plan;
-    const char *output;
-    const char *emit;
-    const char *task;
-    const char *key;
+    const char *output, *emit, *task, *key;
     struct cli_list from;
-    size_t explain_parts;
-    size_t jobs;
-    size_t n_threads;
-    bool force;
-    bool suggest;
-    bool verbose;
+    size_t explain_parts, jobs, n_threads;
+    bool force, suggest, verbose;
     struct cli_answer answer;
     const char *report;
 };
@@ -71,24 +63,6 @@ static void show_progress(void *context, const struct nd_qualify_progress *state
                                                        .total = state->total});
 }
 
-/* With the model of the first failure, where its capture says where that is. */
-static enum nd_status print_brief(const struct values *values, const struct nd_qualify_result *result,
-                                  char **text, struct nd_error *err)
-{
-    const char *quantised, *name;
-    struct nd_capture *capture = NULL;
-    struct nd_qualification_place place = {.folder = result->folder};
-    char *path =
-        nd_report_first_failure(&result->found, &quantised, &name) ? cli_path_in(result->folder, name) : NULL;
-    if (path != NULL && nd_capture_open(path, &capture, NULL) == ND_OK)
-        place.model = nd_capture_model_path(capture);
-    free(path);
-    enum nd_status status =
-        nd_report_qualification_brief(&result->found, &place, cli_text_width(values->answer.width), text, err);
-    nd_capture_close(&capture);
-    return status;
-}
-
 /* What was asked for: the policy, or the result. */
 static int print(const struct values *values, const struct nd_qualify_result *result)
 {
@@ -103,8 +77,19 @@ static int print(const struct values *values, const struct nd_qualify_result *re
         status = nd_report_qualification_json(&result->found, &text, &err);
     else if (values->verbose)
         status = nd_report_qualification_text(&result->found, &text, &err);
-    else
-        status = print_brief(values, result, &text, &err);
+    else {
+        /* With the model of the first failure, where its capture says where that is. */
+        const char *quantised, *name;
+        CLI_OWNED(nd_capture_close) struct nd_capture *capture = NULL;
+        struct nd_qualification_place place = {.folder = result->folder};
+        CLI_FREED char *path = nd_report_first_failure(&result->found, &quantised, &name)
+                                   ? cli_path_in(result->folder, name)
+                                   : NULL;
+        if (path != NULL && nd_capture_open(path, &capture, NULL) == ND_OK)
+            place.model = nd_capture_model_path(capture);
+        status = nd_report_qualification_brief(&result->found, &place, cli_text_width(values->answer.width),
+                                               &text, &err);
+    }
     return status == ND_OK && text == NULL ? 0 : cli_print_answer(status, text, &values->answer, &err);
 }
 
@@ -114,16 +99,11 @@ static int report(const struct values *values, const struct nd_qualify_result *r
     struct nd_error err = {0};
     if (values->report == NULL)
         return 0;
-    struct report_documents *documents = calloc(1, sizeof *documents);
-    if (documents == NULL)
-        return cli_fail_memory();
+    CLI_OWNED(report_documents_deinit) struct report_documents documents = {0};
     const struct report_sources sources = {.n_threads = values->n_threads, .quiet = values->answer.quiet};
-    int exit_code = report_documents_of_campaign(documents, result->folder, &sources, &err) == ND_OK
-                        ? cli_report_write(values->report, documents->items, documents->n, NULL)
-                        : cli_report_error(&err);
-    report_documents_deinit(documents);
-    free(documents);
-    return exit_code;
+    if (report_documents_of_campaign(&documents, result->folder, &sources, &err) != ND_OK)
+        return cli_report_error(&err);
+    return cli_report_write(values->report, documents.items, documents.n, NULL);
 }
 
 /* ---- the tasks of a campaign ---- */
@@ -198,7 +178,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     (void)n_operands;
     const struct values *values = context;
     struct nd_error err = {0};
-    struct nd_qualify_result result = {0};
+    CLI_OWNED(nd_qualify_result_deinit) struct nd_qualify_result result = {0};
     /* Elsewhere the lines are enough: one for each capture that begins or ends. */
     struct shown shown = {.lock = PTHREAD_MUTEX_INITIALIZER,
                           .has_bars = !values->answer.quiet && isatty(STDERR_FILENO) == 1};
@@ -226,9 +206,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         exit_code = tell(values, &result);
     if (status != ND_OK && !cli_signals_came(NULL))
         exit_code = cli_report_error(&err);
-    nd_qualify_result_deinit(&result);
     cli_stopped_tell("complete captures are kept", "");
-    cli_signals_end_if_came();
     return exit_code;
 }
 

@@ -1,6 +1,5 @@
 /* `npudiff reduce`: the smallest part of a model that still fails. */
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/options/commands.h"
 #include "cli/options/workload.h"
@@ -14,20 +13,11 @@
 
 struct values {
     const char *device;
-    struct cli_list probes;
-    struct cli_list dims;
-    const char *output;
-    const char *differs;
-    const char *against;
-    const char *tensor;
-    const char *agent;
-    size_t n_sessions;
-    size_t n_samples;
+    struct cli_list probes, dims;
+    const char *output, *differs, *against, *tensor, *agent;
+    size_t n_sessions, n_samples;
     double time_limit_s;
-    bool allow_fallback;
-    bool allow_nonfinite;
-    bool force;
-    bool verbose;
+    bool allow_fallback, allow_nonfinite, force, verbose;
     struct cli_answer answer;
 };
 
@@ -73,8 +63,7 @@ static int report(const struct values *values, const struct nd_reduction *reduct
     char *text = NULL;
     bool has_difference = values->differs != NULL;
     int exit_code = exit_codes[reduction->end];
-    enum nd_status status = ND_OK;
-    status =
+    enum nd_status status =
         values->answer.json ? nd_report_reduction_json(reduction, has_difference, values->output, &text, &err)
         : values->verbose   ? nd_report_reduction_text(reduction, has_difference, values->output, &text, &err)
                             : nd_report_reduction_brief(reduction, has_difference, values->output,
@@ -85,34 +74,25 @@ static int report(const struct values *values, const struct nd_reduction *reduct
 static int reduce(const struct values *values, const struct nd_model *model, struct nd_reduce_options *options)
 {
     struct nd_error err = {0};
-    struct nd_device device = {0}, against = {0};
-    struct nd_reduction *reduction = NULL;
+    CLI_OWNED(nd_device_deinit) struct nd_device device = {0}, against = {0};
+    CLI_OWNED(nd_reduction_destroy) struct nd_reduction *reduction = NULL;
+    CLI_OWNED(cli_probes_deinit) struct cli_probes probes = {0};
+    if (nd_device_parse(values->device, &device, &err) != ND_OK ||
+        (values->against != NULL && nd_device_parse(values->against, &against, &err) != ND_OK) ||
+        cli_probes_make(model, &values->probes, values->allow_nonfinite, &probes, &err) != ND_OK)
+        return cli_report_error(&err);
     struct cli_progress *progress = cli_progress_create(1, 1, values->answer.quiet);
-    int exit_code = ND_EXIT_TROUBLE;
-    struct cli_probes probes = {0};
-    enum nd_status status = nd_device_parse(values->device, &device, &err);
-    if (status == ND_OK && values->against != NULL) {
-        status = nd_device_parse(values->against, &against, &err);
-        options->against = against.kind != ND_DEVICE_EXACT ? &against : NULL;
-    }
-    if (status == ND_OK)
-        status = cli_probes_make(model, &values->probes, values->allow_nonfinite, &probes, &err);
+    options->against = values->against != NULL && against.kind != ND_DEVICE_EXACT ? &against : NULL;
     options->progress = show_progress;
     options->progress_context = progress;
     options->is_cancelled = cli_signals_came;
     cli_signals_catch();
-    if (status == ND_OK)
-        status = nd_reduce(
-            &(struct nd_workload){model, &device, (const struct nd_probe *const *)probes.items, probes.n},
-            options, &reduction, &err);
+    enum nd_status status =
+        nd_reduce(&(struct nd_workload){model, &device, (const struct nd_probe *const *)probes.items, probes.n},
+                  options, &reduction, &err);
     cli_progress_destroy(progress);
     int failed = cli_stopped_or_failed(status, &err);
-    exit_code = failed != 0 ? failed : report(values, reduction);
-    nd_reduction_destroy(&reduction);
-    cli_probes_deinit(&probes);
-    nd_device_deinit(&against);
-    nd_device_deinit(&device);
-    return exit_code;
+    return failed != 0 ? failed : report(values, reduction);
 }
 
 static int run(const void *context, const char *const *operands, size_t n_operands)
@@ -120,7 +100,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     (void)n_operands;
     const struct values *values = context;
     struct nd_error err = {0};
-    struct nd_model *model = NULL;
+    CLI_OWNED(nd_model_destroy) struct nd_model *model = NULL;
     struct nd_reduce_options options;
     nd_reduce_options_init(&options);
     if (values->device == NULL)
@@ -143,11 +123,8 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         options.n_samples = values->n_samples;
     if (values->time_limit_s > 0)
         options.time_limit_s = values->time_limit_s;
-    enum nd_status status = cli_model_load(operands[0], &values->dims, &model, &err);
-    int exit_code = status == ND_OK ? reduce(values, model, &options) : cli_report_error(&err);
-    nd_model_destroy(&model);
-    cli_signals_end_if_came(); /* only now that everything is cleaned up */
-    return exit_code;
+    return cli_model_load(operands[0], &values->dims, &model, &err) == ND_OK ? reduce(values, model, &options)
+                                                                             : cli_report_error(&err);
 }
 
 static const struct cli_option options[] = {

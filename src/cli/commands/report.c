@@ -1,16 +1,12 @@
 /* `npudiff report`: one HTML page of captures, results or a campaign. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "cli/commands/report_documents.h"
 #include "cli/options/commands.h"
 #include "cli/terminal/signals.h"
 
 struct values {
-    const char *output;
-    const char *quantised;
-    const char *float_model;
-    const char *title;
+    const char *output, *quantised, *float_model, *title;
     size_t n_threads, memory_limit_mib;
     double time_limit_s;
     bool quiet;
@@ -25,9 +21,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     if (exit_code != 0)
         return exit_code;
     cli_limit_work(values->time_limit_s, values->memory_limit_mib); /* captures are explained, too */
-    struct report_documents *documents = calloc(1, sizeof *documents);
-    if (documents == NULL)
-        return cli_fail_memory();
+    CLI_OWNED(report_documents_deinit) struct report_documents documents = {0};
     const struct report_sources sources = {.quantised = values->quantised,
                                            .float_model = values->float_model,
                                            .finds_model = true,
@@ -36,11 +30,9 @@ static int run(const void *context, const char *const *operands, size_t n_operan
                                            .n_threads = values->n_threads,
                                            .quiet = values->quiet,
                                            .takes_campaigns = true};
-    exit_code = report_documents_of_operands(documents, operands, n_operands, &sources, &err) == ND_OK
-                    ? cli_report_write(output, documents->items, documents->n, values->title)
-                    : cli_report_error(&err);
-    report_documents_deinit(documents);
-    free(documents);
+    if (report_documents_of_operands(&documents, operands, n_operands, &sources, &err) != ND_OK)
+        return cli_report_error(&err);
+    exit_code = cli_report_write(output, documents.items, documents.n, values->title);
     if (exit_code == 0 && !values->quiet)
         printf("%s: open it in a browser\n", output);
     return exit_code;

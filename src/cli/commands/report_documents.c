@@ -19,13 +19,12 @@
 
 enum { OUTPUT_EFFECT_SAMPLES = 16 }; /* as `npudiff explain` takes by default */
 
-/* Takes over json (NULL with a status: adds nothing) and returns the status. */
+/* Takes over json; NULL adds nothing. */
 static enum nd_status report_documents_add(struct report_documents *documents, const char *name,
-                                           const char *model, enum nd_status status, char *json,
-                                           struct nd_error *err)
+                                           const char *model, char *json, struct nd_error *err)
 {
-    if (status != ND_OK || json == NULL)
-        return status;
+    if (json == NULL)
+        return ND_OK;
     if (documents->n == CLI_REPORT_DOCUMENTS) {
         free(json);
         return cli_error(err, ND_ERR_USAGE, CLI_E_OPTION_VALUE, name,
@@ -62,16 +61,12 @@ enum nd_status report_documents_of_comparison(struct report_documents *documents
                                               struct nd_comparison *comparison,
                                               const struct nd_capture *const *captures, struct nd_error *err)
 {
-    char *json = NULL;
-    enum nd_status status = nd_find_changed_samples(comparison, captures, CLI_REPORT_SAMPLES, err);
-    if (status == ND_OK)
-        status = nd_report_json(comparison, &json, err);
-    status = report_documents_add(documents, "compare", model, status, json, err);
-    if (status != ND_OK)
-        return status;
-    json = NULL;
-    status = nd_report_images_json(comparison, captures, &json, err);
-    return report_documents_add(documents, "images", model, status, json, err);
+    char *json = NULL, *images = NULL;
+    CLI_TRY(nd_find_changed_samples(comparison, captures, CLI_REPORT_SAMPLES, err));
+    CLI_TRY(nd_report_json(comparison, &json, err));
+    CLI_TRY(report_documents_add(documents, "compare", model, json, err));
+    CLI_TRY(nd_report_images_json(comparison, captures, &images, err));
+    return report_documents_add(documents, "images", model, images, err);
 }
 
 static enum nd_status compare(struct report_documents *documents, struct nd_capture *const *opened, size_t n,
@@ -79,33 +74,25 @@ static enum nd_status compare(struct report_documents *documents, struct nd_capt
 {
     const struct nd_capture *const *captures = (const struct nd_capture *const *)opened;
     struct nd_compare_options options = nd_compare_options_default();
-    struct nd_comparison *comparison = NULL;
+    CLI_OWNED(nd_comparison_destroy) struct nd_comparison *comparison = NULL;
     options.n_threads = sources->n_threads;
-    enum nd_status status = nd_compare_captures(captures, n, &options, &comparison, err);
-    if (status == ND_OK)
-        status = nd_diagnose_comparison(comparison, captures, err);
-    if (status == ND_OK)
-        status = report_documents_of_comparison(documents, sources->model, comparison, captures, err);
-    nd_comparison_destroy(&comparison);
-    return status;
+    CLI_TRY(nd_compare_captures(captures, n, &options, &comparison, err));
+    CLI_TRY(nd_diagnose_comparison(comparison, captures, err));
+    return report_documents_of_comparison(documents, sources->model, comparison, captures, err);
 }
 
 /* ---- with the model ---- */
-
-struct models {
-    struct nd_model *quantised, *float_model; /* float_model: NULL without one */
-};
 
 static void show_progress(void *context, size_t n_done, size_t n_samples)
 {
     cli_progress_count(context, "report", "explains", "samples", n_done, n_samples);
 }
 
-static enum nd_status explain(struct report_documents *documents, const struct models *models,
-                              struct nd_capture *const *captures, size_t n,
+static enum nd_status explain(struct report_documents *documents, const struct nd_model *quantised,
+                              const struct nd_model *float_model, struct nd_capture *const *captures, size_t n,
                               const struct report_sources *sources, struct nd_error *err)
 {
-    struct nd_explanation *explanation = NULL;
+    CLI_OWNED(nd_explanation_destroy) struct nd_explanation *explanation = NULL;
     struct cli_progress *progress = cli_progress_create(1, 1, sources->quiet);
     char *json = NULL;
     const struct nd_explain_options options = {.struct_size = sizeof options,
@@ -114,60 +101,49 @@ static enum nd_status explain(struct report_documents *documents, const struct m
                                                .n_threads = sources->n_threads,
                                                .progress = show_progress,
                                                .progress_context = progress};
-    enum nd_status status =
-        nd_explain(models->quantised, models->float_model, (const struct nd_capture *const *)captures, n,
-                   &options, &explanation, err);
+    enum nd_status status = nd_explain(quantised, float_model, (const struct nd_capture *const *)captures, n,
+                                       &options, &explanation, err);
     cli_progress_destroy(progress);
-    if (status == ND_OK)
-        status = nd_report_explanation_json(explanation, NULL, &json, err);
-    nd_explanation_destroy(&explanation);
-    return report_documents_add(documents, "explain", sources->model, status, json, err);
+    CLI_TRY(status);
+    CLI_TRY(nd_report_explanation_json(explanation, NULL, &json, err));
+    return report_documents_add(documents, "explain", sources->model, json, err);
 }
 
-static enum nd_status place(struct report_documents *documents, const struct nd_model *model,
-                            struct nd_capture *const *captures, size_t n, const struct report_sources *sources,
-                            struct nd_error *err)
+enum nd_status cli_place(const struct nd_model *model, struct nd_capture *capture, struct nd_placed_device *out,
+                         struct nd_error *err)
 {
-    struct nd_placed_device *devices = calloc(n, sizeof *devices);
-    char *json = NULL;
-    enum nd_status status = devices != NULL ? ND_OK : cli_memory_error(err);
-    for (size_t i = 0; status == ND_OK && i < n; i++) {
-        const char *label = nd_capture_string(captures[i], "device", "label");
-        const char *uri = nd_capture_string(captures[i], "device", "uri");
-        devices[i].capture = captures[i];
-        devices[i].label = label != NULL ? label : nd_capture_path(captures[i]);
-        devices[i].uri = uri != NULL ? uri : "";
-        devices[i].has_failed = nd_capture_state(captures[i]) == ND_CAPTURE_FAILED;
-        status = nd_placement_examine(model, captures[i], &devices[i].report, err);
-    }
-    if (status == ND_OK)
-        status = nd_report_placement_json(model, devices, n, &json, err);
-    for (size_t i = 0; devices != NULL && i < n; i++)
-        nd_placement_destroy(&devices[i].report);
-    free(devices);
-    return report_documents_add(documents, "placement", sources->model, status, json, err);
+    const char *label = nd_capture_string(capture, "device", "label");
+    const char *uri = nd_capture_string(capture, "device", "uri");
+    *out = (struct nd_placed_device){.capture = capture,
+                                     .label = label != NULL ? label : nd_capture_path(capture),
+                                     .uri = uri != NULL ? uri : "",
+                                     .has_failed = nd_capture_state(capture) == ND_CAPTURE_FAILED};
+    return nd_placement_examine(model, capture, &out->report, err);
 }
 
 static enum nd_status add_explanation(struct report_documents *documents, struct nd_capture *const *captures,
                                       size_t n, const struct report_sources *sources, struct nd_error *err)
 {
-    struct models models = {0};
-    enum nd_status status = sources->quantised != NULL
-                                ? nd_model_load(sources->quantised, &models.quantised, err)
-                                : cli_captured_model(captures, n, NULL, &models.quantised, err);
-    if (status == ND_OK && sources->float_model != NULL)
-        status = nd_model_load(sources->float_model, &models.float_model, err);
+    CLI_OWNED(nd_model_destroy) struct nd_model *quantised = NULL, *float_model = NULL;
+    CLI_TRY(sources->quantised != NULL ? nd_model_load(sources->quantised, &quantised, err)
+                                       : cli_captured_model(captures, n, NULL, &quantised, err));
+    if (sources->float_model != NULL)
+        CLI_TRY(nd_model_load(sources->float_model, &float_model, err));
+    CLI_TRY(nd_capture_set_dims(captures[0], quantised, err));
+    if (float_model != NULL)
+        CLI_TRY(nd_capture_set_dims(captures[0], float_model, err));
+    CLI_TRY(explain(documents, quantised, float_model, captures, n, sources, err));
+    struct nd_placed_device *devices = calloc(n, sizeof *devices);
+    char *json = NULL;
+    enum nd_status status = devices != NULL ? ND_OK : cli_memory_error(err);
+    for (size_t i = 0; status == ND_OK && i < n; i++)
+        status = cli_place(quantised, captures[i], &devices[i], err);
     if (status == ND_OK)
-        status = nd_capture_set_dims(captures[0], models.quantised, err);
-    if (status == ND_OK && models.float_model != NULL)
-        status = nd_capture_set_dims(captures[0], models.float_model, err);
-    if (status == ND_OK)
-        status = explain(documents, &models, captures, n, sources, err);
-    if (status == ND_OK)
-        status = place(documents, models.quantised, captures, n, sources, err);
-    nd_model_destroy(&models.float_model);
-    nd_model_destroy(&models.quantised);
-    return status;
+        status = nd_report_placement_json(quantised, devices, n, &json, err);
+    for (size_t i = 0; devices != NULL && i < n; i++)
+        nd_placement_destroy(&devices[i].report);
+    free(devices);
+    return status == ND_OK ? report_documents_add(documents, "placement", sources->model, json, err) : status;
 }
 
 /* What is only explained if possible leaves trouble with files and memory as it is. */
@@ -213,18 +189,16 @@ static enum nd_status time_runs(struct report_documents *documents, struct nd_ca
                                 size_t n, const struct report_sources *sources, struct nd_error *err)
 {
     struct nd_latency_options options;
-    struct nd_latency_series *series = NULL;
+    CLI_FREED struct nd_latency_series *series = NULL;
     size_t n_series = 0;
     char *json = NULL;
-    enum nd_status status = ND_OK;
     nd_latency_options_init(&options);
-    for (size_t i = 0; status == ND_OK && i < n; i++)
-        for (size_t p = 0; status == ND_OK && p < nd_capture_n_probes(captures[i]); p++)
-            status = add_series(&series, &n_series, captures[i], p, &options, err);
-    if (status == ND_OK && n_series > 0)
-        status = nd_report_latency_json(series, n_series, &options, &json, err);
-    free(series);
-    return report_documents_add(documents, "latency", sources->model, status, json, err);
+    for (size_t i = 0; i < n; i++)
+        for (size_t p = 0; p < nd_capture_n_probes(captures[i]); p++)
+            CLI_TRY(add_series(&series, &n_series, captures[i], p, &options, err));
+    if (n_series > 0)
+        CLI_TRY(nd_report_latency_json(series, n_series, &options, &json, err));
+    return report_documents_add(documents, "latency", sources->model, json, err);
 }
 
 enum nd_status report_documents_of_captures(struct report_documents *documents, const char *const *paths,
@@ -281,33 +255,32 @@ static enum nd_status read_result(const char *path, char **text, struct nd_error
 }
 
 /* Adds what a command printed into a file. */
+/* Adds what a command printed into a file. */
 static enum nd_status report_documents_of_file(struct report_documents *documents, const char *path,
                                                struct nd_error *err)
 {
     char *text = NULL;
-    enum nd_status status = read_result(path, &text, err);
-    return report_documents_add(documents, path, NULL, status, text, err);
+    CLI_TRY(read_result(path, &text, err));
+    return report_documents_add(documents, path, NULL, text, err);
 }
 
 enum nd_status report_documents_of_operands(struct report_documents *documents, const char *const *operands,
                                             size_t n, const struct report_sources *sources,
                                             struct nd_error *err)
 {
-    const char **captures = calloc(n, sizeof *captures);
+    CLI_FREED const char **captures = calloc(n, sizeof *captures);
     size_t n_captures = 0;
-    enum nd_status status = captures != NULL ? ND_OK : cli_memory_error(err);
-    for (size_t i = 0; status == ND_OK && i < n; i++) {
+    if (captures == NULL)
+        return cli_memory_error(err);
+    for (size_t i = 0; i < n; i++) {
         if (sources->takes_campaigns && is_folder(operands[i]))
-            status = report_documents_of_campaign(documents, operands[i], sources, err);
+            CLI_TRY(report_documents_of_campaign(documents, operands[i], sources, err));
         else if (cli_is_hdf5(operands[i]) || cli_ends_with(operands[i], ".h5"))
             captures[n_captures++] = operands[i];
         else
-            status = report_documents_of_file(documents, operands[i], err);
+            CLI_TRY(report_documents_of_file(documents, operands[i], err));
     }
-    if (status == ND_OK && n_captures > 0)
-        status = report_documents_of_captures(documents, captures, n_captures, sources, err);
-    free(captures);
-    return status;
+    return n_captures > 0 ? report_documents_of_captures(documents, captures, n_captures, sources, err) : ND_OK;
 }
 
 /* ---- of a campaign, and files of results ---- */
@@ -341,25 +314,24 @@ static enum nd_status gather(const json_t *campaign, const json_t *model, struct
     const char *reference = cli_text_of(campaign, "reference");
     const json_t *devices = json_object_get(model, "devices"),
                  *references = json_object_get(model, "references"), *one;
-    enum nd_status status = ND_OK;
     size_t i;
     captures->paths = calloc(json_array_size(devices) + json_array_size(references) + 2, sizeof(char *));
     if (captures->paths == NULL)
         return cli_memory_error(err);
     json_array_foreach(references, i, one) {
-        if (status == ND_OK && strcmp(cli_text_of(one, "reference"), reference) == 0)
-            status = add_capture(captures, cli_text_of(one, "capture"), err);
+        if (strcmp(cli_text_of(one, "reference"), reference) == 0)
+            CLI_TRY(add_capture(captures, cli_text_of(one, "capture"), err));
     }
     json_array_foreach(devices, i, one) {
-        if (status == ND_OK && strcmp(cli_text_of(one, "device"), reference) == 0)
-            status = add_capture(captures, cli_text_of(one, "capture"), err);
+        if (strcmp(cli_text_of(one, "device"), reference) == 0)
+            CLI_TRY(add_capture(captures, cli_text_of(one, "capture"), err));
     }
     bool has_reference = captures->n > 0;
     json_array_foreach(devices, i, one) {
-        if (status == ND_OK && has_reference)
-            status = add_capture(captures, cli_text_of(one, "capture"), err);
+        if (has_reference)
+            CLI_TRY(add_capture(captures, cli_text_of(one, "capture"), err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* Samples of each model that are explained, so that a report of many models takes minutes at most; chosen. */
@@ -380,12 +352,10 @@ static enum nd_status find_models(struct report_documents *documents, const json
                                   const json_t *model, const char *path, struct report_sources *about,
                                   struct nd_error *err)
 {
-    struct nd_capture *capture = NULL;
+    CLI_OWNED(nd_capture_close) struct nd_capture *capture = NULL;
     if (strcmp(cli_text_of(campaign, "reference"), "float") == 0)
         return ND_OK;
-    enum nd_status status = nd_capture_open(path, &capture, err);
-    if (status != ND_OK)
-        return status;
+    CLI_TRY(nd_capture_open(path, &capture, err));
     const char *stated = nd_capture_model_path(capture);
     bool is_there = stated != NULL && access(stated, R_OK) == 0;
     about->quantised = is_there ? report_documents_keep(documents, stated) : NULL;
@@ -393,7 +363,6 @@ static enum nd_status find_models(struct report_documents *documents, const json
         about->float_model = find_beside(documents, about->quantised, cli_text_of(model, "float"));
     about->is_explained_if_possible = true;
     about->n_samples = EXPLAINED_SAMPLES;
-    nd_capture_close(&capture);
     return ND_OK;
 }
 
@@ -420,27 +389,21 @@ static enum nd_status add_model(struct report_documents *documents, const char *
 enum nd_status report_documents_of_campaign(struct report_documents *documents, const char *folder,
                                             const struct report_sources *sources, struct nd_error *err)
 {
-    size_t size = strlen(folder) + 32, i;
-    char *path = malloc(size);
+    size_t at = documents->n, i;
+    CLI_FREED char *path = cli_path_in(folder, "result.json");
     if (path == NULL)
         return cli_memory_error(err);
-    snprintf(path, size, "%s/result.json", folder);
-    size_t at = documents->n;
-    enum nd_status status = report_documents_of_file(documents, path, err);
-    free(path);
-    if (status != ND_OK)
-        return status;
+    CLI_TRY(report_documents_of_file(documents, path, err));
     documents->items[at].name = "result.json";
     json_error_t problem;
-    json_t *campaign = json_loads(documents->texts[at], 0, &problem), *model;
+    json_auto_t *campaign = json_loads(documents->texts[at], 0, &problem);
+    json_t *model;
     if (campaign == NULL && json_error_code(&problem) == json_error_out_of_memory)
-        status = cli_memory_error(err); /* what is no JSON the report refuses itself */
+        return cli_memory_error(err); /* what is no JSON the report refuses itself */
     json_array_foreach(json_object_get(campaign, "models"), i, model) {
-        if (status == ND_OK)
-            status = add_model(documents, folder, campaign, model, sources, err);
+        CLI_TRY(add_model(documents, folder, campaign, model, sources, err));
     }
-    json_decref(campaign);
-    return status;
+    return ND_OK;
 }
 
 /* ---- the HTML report of a command that has --report ---- */
@@ -475,13 +438,14 @@ int cli_report_write(const char *path, const struct nd_report_document *document
     return exit_code;
 }
 
-int cli_report_write_one(const char *path, const char *command, enum nd_status status, char *json,
-                         const struct nd_error *err)
+int cli_report_tell(const char *path, const char *command, const struct cli_answer *answer,
+                    enum nd_status status, char *json, char *text, const struct nd_error *err)
 {
     const struct nd_report_document document = {.json = json, .name = command};
-    int exit_code = 0;
-    if (path != NULL)
-        exit_code = status == ND_OK ? cli_report_write(path, &document, 1, NULL) : cli_report_error(err);
-    free(json);
-    return exit_code;
+    int exit_code = status == ND_OK && path != NULL ? cli_report_write(path, &document, 1, NULL) : 0;
+    char *shown = answer->json ? json : text;
+    free(answer->json ? text : json);
+    return status == ND_OK && shown == NULL
+               ? exit_code
+               : cli_worse(exit_code, cli_print_answer(status, shown, answer, err));
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cli/options/help.h"
+#include "cli/terminal/terminal.h"
 #include "npudiff/report/report.h"
 
 enum {
@@ -55,6 +56,11 @@ enum nd_status report_documents_of_comparison(struct report_documents *documents
                                               struct nd_comparison *comparison,
                                               const struct nd_capture *const *captures, struct nd_error *err);
 
+/* What nd_placement_examine says of a capture, and its device. *out is good for nd_placement_destroy of its
+ * report after a failure, too. */
+enum nd_status cli_place(const struct nd_model *model, struct nd_capture *capture, struct nd_placed_device *out,
+                         struct nd_error *err);
+
 /* ---- the HTML report of a command: --report FILE.html ---- */
 
 #define OPT_REPORT(s)                                                                                          \
@@ -68,7 +74,8 @@ int cli_report_check(const char *path);
 /* Makes the page and writes it. 0, or the exit code of the error. */
 int cli_report_write(const char *path, const struct nd_report_document *documents, size_t n, const char *title);
 
-/* The same for one result, which it frees; status, err: of the writer that made json. path NULL: does nothing.
- */
-int cli_report_write_one(const char *path, const char *command, enum nd_status status, char *json,
-                         const struct nd_error *err);
+/* The page of one result, if `path` is not NULL, and the answer: json where that is asked for, else text, which
+ * may be NULL: nothing more is said. Frees both. status, err: of the writers that made them. The worst exit
+ * code. */
+int cli_report_tell(const char *path, const char *command, const struct cli_answer *answer,
+                    enum nd_status status, char *json, char *text, const struct nd_error *err);

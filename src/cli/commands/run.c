@@ -137,38 +137,13 @@ static int cli_stages_run(struct cli_stages *stages, const struct cli_command *c
     return exit_code;
 }
 
-/* Prints the one document with --json, and frees the results. The worst exit code. */
-static int cli_stages_end(struct cli_stages *stages, enum nd_document kind)
-{
-    if (stages->is_json && !stages->is_quiet) {
-        json_t *root = json_pack("{s:i}", "exit_code", stages->exit_code);
-        json_object_update(root, stages->results);
-        cli_print_json(kind, root);
-        json_decref(root);
-    }
-    json_decref(stages->results);
-    stages->results = NULL;
-    return stages->exit_code;
-}
-
 /* ---- the command ---- */
 
 struct values {
-    struct cli_list devices;
-    struct cli_list probes;
-    struct cli_list dims;
-    struct cli_list lsb;
-    const char *output;
-    const char *float_model;
-    const char *tensors;
-    const char *report;
-    size_t repeats;
-    size_t jobs;
-    size_t n_threads;
-    bool allow_fallback;
-    bool force;
-    bool resume;
-    bool verbose;
+    struct cli_list devices, probes, dims, lsb;
+    const char *output, *float_model, *tensors, *report;
+    size_t repeats, jobs, n_threads;
+    bool allow_fallback, force, resume, verbose;
     struct cli_answer answer;
 };
 
@@ -176,14 +151,13 @@ struct values {
 static enum nd_status name_captures(const struct values *values, const char *folder, struct cli_words *paths,
                                     struct nd_error *err)
 {
-    struct cli_fleet fleet = {0};
-    enum nd_status status = cli_fleet_set_devices(&fleet, &values->devices, err);
-    if (status == ND_OK && !cli_name_files(&fleet, folder, ".h5"))
-        status = cli_memory_error(err);
-    for (size_t i = 0; status == ND_OK && i < fleet.n_cells; i++)
+    CLI_OWNED(cli_fleet_deinit) struct cli_fleet fleet = {0};
+    CLI_TRY(cli_fleet_set_devices(&fleet, &values->devices, err));
+    if (!cli_name_files(&fleet, folder, ".h5"))
+        return cli_memory_error(err);
+    for (size_t i = 0; i < fleet.n_cells; i++)
         cli_words_add(paths, fleet.cells[i].path);
-    cli_fleet_deinit(&fleet);
-    return status == ND_OK && paths->has_failed ? cli_memory_error(err) : status;
+    return paths->has_failed ? cli_memory_error(err) : ND_OK;
 }
 
 static int run_capture(const struct values *values, const char *model, const char *folder,
@@ -246,16 +220,11 @@ static int report(const struct values *values, const char *model, const struct c
                                            .quiet = values->answer.quiet};
     if (values->report == NULL)
         return 0;
-    struct report_documents *documents = calloc(1, sizeof *documents);
-    if (documents == NULL)
-        return cli_fail_memory();
-    enum nd_status status =
-        report_documents_of_captures(documents, (const char *const *)paths->items, paths->n, &sources, &err);
-    int exit_code = status == ND_OK ? cli_report_write(values->report, documents->items, documents->n, NULL)
-                                    : cli_report_error(&err);
-    report_documents_deinit(documents);
-    free(documents);
-    return exit_code;
+    CLI_OWNED(report_documents_deinit) struct report_documents documents = {0};
+    if (report_documents_of_captures(&documents, (const char *const *)paths->items, paths->n, &sources, &err) !=
+        ND_OK)
+        return cli_report_error(&err);
+    return cli_report_write(values->report, documents.items, documents.n, NULL);
 }
 
 /* What there is to compare and explain: inner tensors are needed for the latter. */
@@ -281,7 +250,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     const struct values *values = context;
     struct nd_error err = {0};
     struct nd_model *model = NULL;
-    struct cli_words paths = {0};
+    CLI_OWNED(cli_words_deinit) struct cli_words paths = {0};
     struct cli_stages stages = {.is_json = values->answer.json, .is_quiet = values->answer.quiet};
     const char *folder = values->output != NULL ? values->output : "captures";
     if (values->devices.n == 0)
@@ -298,16 +267,21 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         return cli_report_error(&err);
     bool can_explain = is_quantised(model);
     nd_model_destroy(&model); /* capture reads it, too, and needs the memory */
-    if (name_captures(values, folder, &paths, &err) != ND_OK) {
-        cli_words_deinit(&paths);
+    if (name_captures(values, folder, &paths, &err) != ND_OK)
         return cli_report_error(&err);
-    }
     /* Captures of devices that failed are judged as far as they go; without captures there is nothing to judge.
      */
     if (run_capture(values, operands[0], folder, &stages) != ND_EXIT_TROUBLE)
         judge(values, operands[0], can_explain, &paths, &stages);
-    cli_words_deinit(&paths);
-    return cli_stages_end(&stages, ND_DOCUMENT_RUN);
+    /* Prints the one document with --json, and frees the results. The worst exit code. */
+    if (stages.is_json && !stages.is_quiet) {
+        json_t *root = json_pack("{s:i}", "exit_code", stages.exit_code);
+        json_object_update(root, stages.results);
+        cli_print_json(ND_DOCUMENT_RUN, root);
+    }
+    json_decref(stages.results);
+    stages.results = NULL;
+    return stages.exit_code;
 }
 
 static const struct cli_option options[] = {

@@ -11,13 +11,8 @@
 #include "npudiff/devices/device.h"
 
 struct values {
-    const char *id;
-    const char *with;
-    const char *abi;
-    bool force;
-    bool files_only;
-    bool verbose;
-    bool json;
+    const char *id, *with, *abi;
+    bool force, files_only, verbose, json;
 };
 
 /* The report that a function of the library gave, taken over; NULL when memory is out, which is told. */
@@ -47,29 +42,6 @@ static json_t *joined(const json_t *words, const char *separator)
 }
 
 /* ---- list ---- */
-
-static json_t *list_row(const struct nd_runtime_info *info)
-{
-    json_t *uses = json_array();
-    bool has_backend = info->backend_library != NULL;
-    bool is_sim = has_backend && strcmp(info->abi, "x86_64-linux") == 0;
-    if (info->ort_library != NULL)
-        json_array_append_new(uses, json_string("cpu"));
-    if (info->ort_library != NULL && info->provider_library != NULL && has_backend)
-        json_array_append_new(uses, json_string(is_sim ? "htp-sim" : "htp"));
-    if (info->net_run != NULL && has_backend)
-        json_array_append_new(uses, json_string("qnn-net-run"));
-    json_t *use = joined(uses, ", ");
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:I}", "runtime",
-                     cli_text(info->id), "abi", cli_text(info->abi), "onnxruntime", cli_text(info->ort_version),
-                     "onnxruntime_qnn", cli_text(info->provider_version), "build_id",
-                     info->build_id != NULL ? cli_text(info->build_id) : json_null(), "installed",
-                     info->missing == NULL, "added", info->is_added, "uses", uses, "use", use, "archs",
-                     cli_text(info->archs != NULL ? info->archs : (is_sim ? "all (simulator)" : "-")), "folder",
-                     cli_text(info->folder), "state",
-                     cli_text(info->missing != NULL ? info->missing : "installed"), "files",
-                     (json_int_t)info->n_files);
-}
 
 static const struct nd_report_column list_columns[] = {{"runtime", "RUNTIME"},
                                                        {"abi", "ABI"},
@@ -117,17 +89,37 @@ static int print_list(json_t *rows, const char *folder)
 static int run_list(const struct values *values)
 {
     struct nd_error err = {0};
-    struct nd_runtime_list list;
+    CLI_OWNED(nd_runtimes_deinit) struct nd_runtime_list list = {0};
     if (nd_runtimes_list(&list, &err) != ND_OK)
         return cli_report_error(&err);
     json_t *rows = json_array();
-    for (size_t i = 0; i < list.n; i++)
-        json_array_append_new(rows, list_row(&list.items[i]));
-    int exit_code = values->json || values->verbose
-                        ? cli_print_rows(ND_DOCUMENT_RUNTIMES, "runtimes", rows, list_columns, values->json)
-                        : print_list(rows, list.folder);
-    nd_runtimes_deinit(&list);
-    return exit_code;
+    for (size_t i = 0; i < list.n; i++) {
+        const struct nd_runtime_info *info = &list.items[i];
+        json_t *uses = json_array();
+        bool has_backend = info->backend_library != NULL;
+        bool is_sim = has_backend && strcmp(info->abi, "x86_64-linux") == 0;
+        if (info->ort_library != NULL)
+            json_array_append_new(uses, json_string("cpu"));
+        if (info->ort_library != NULL && info->provider_library != NULL && has_backend)
+            json_array_append_new(uses, json_string(is_sim ? "htp-sim" : "htp"));
+        if (info->net_run != NULL && has_backend)
+            json_array_append_new(uses, json_string("qnn-net-run"));
+        json_t *use = joined(uses, ", ");
+        json_array_append_new(
+            rows,
+            json_pack("{s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:I}", "runtime",
+                      cli_text(info->id), "abi", cli_text(info->abi), "onnxruntime",
+                      cli_text(info->ort_version), "onnxruntime_qnn", cli_text(info->provider_version),
+                      "build_id", info->build_id != NULL ? cli_text(info->build_id) : json_null(), "installed",
+                      info->missing == NULL, "added", info->is_added, "uses", uses, "use", use, "archs",
+                      cli_text(info->archs != NULL ? info->archs : (is_sim ? "all (simulator)" : "-")),
+                      "folder", cli_text(info->folder), "state",
+                      cli_text(info->missing != NULL ? info->missing : "installed"), "files",
+                      (json_int_t)info->n_files));
+    }
+    return values->json || values->verbose
+               ? cli_print_rows(ND_DOCUMENT_RUNTIMES, "runtimes", rows, list_columns, values->json)
+               : print_list(rows, list.folder);
 }
 
 /* ---- add, remove ---- */
@@ -167,18 +159,15 @@ static int run_add(const struct values *values, const char *const *sources, size
                                           .replace = values->force,
                                           .is_cancelled = cli_signals_came};
     cli_signals_catch();
-    enum nd_status status = nd_runtimes_add(sources, n, &how, &text, &err);
-    cli_signals_end_if_came();
-    if (status != ND_OK)
+    if (nd_runtimes_add(sources, n, &how, &text, &err) != ND_OK)
         return cli_report_error(&err);
-    json_t *report = read_report(text);
+    json_auto_t *report = read_report(text);
     if (report == NULL)
         return ND_EXIT_TROUBLE;
     if (values->json)
-        cli_print_json(ND_DOCUMENT_RUNTIMES_ADDED, report);
+        cli_print_json(ND_DOCUMENT_RUNTIMES_ADDED, json_incref(report));
     else
         print_added(report);
-    json_decref(report);
     return ND_EXIT_SAME;
 }
 
@@ -272,21 +261,19 @@ static int run_check(const struct values *values, const char *id)
     cli_signals_catch();
     enum nd_status status = nd_runtimes_check(id, &how, &text, &exit_code, &err);
     cli_progress_destroy(progress);
-    cli_signals_end_if_came();
     if (status != ND_OK)
         return cli_report_error(&err);
-    json_t *report = read_report(text), *row;
+    json_auto_t *report = read_report(text);
+    json_t *row;
     size_t i;
     if (report == NULL)
         return ND_EXIT_TROUBLE;
-    if (values->json) {
-        cli_print_json(ND_DOCUMENT_RUNTIMES_CHECK, report);
-    } else {
-        json_array_foreach(json_object_get(report, "runtimes"), i, row) {
+    if (values->json)
+        cli_print_json(ND_DOCUMENT_RUNTIMES_CHECK, json_incref(report));
+    json_array_foreach(json_object_get(report, "runtimes"), i, row) {
+        if (!values->json)
             print_checked(row);
-        }
     }
-    json_decref(report);
     return (int)exit_code;
 }
 

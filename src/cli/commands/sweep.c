@@ -17,12 +17,6 @@ struct values {
     struct cli_answer answer;
 };
 
-/* What the command makes and frees. */
-struct work {
-    struct cli_work run;
-    struct nd_sweep *sweep;
-};
-
 static void show_progress(void *context, const char *stage, size_t n_done, size_t n_total)
 {
     cli_progress_count(context, "sweep", stage, "settings", n_done, n_total);
@@ -41,18 +35,19 @@ static int report(const struct values *values, const struct nd_sweep *sweep)
     return cli_worse(exit_code, cli_print_answer(status, text, &values->answer, &err));
 }
 
-static int sweep(const struct values *values, struct work *work)
+static int sweep(const struct values *values, const struct cli_work *work)
 {
     struct nd_error err = {0};
     struct nd_sweep_options options;
+    CLI_OWNED(nd_sweep_destroy) struct nd_sweep *sweep = NULL;
     struct cli_progress *progress = cli_progress_create(1, 1, values->answer.quiet);
     nd_sweep_options_init(&options);
     options.device = values->device;
     options.variations = values->variations.items;
     options.n_variations = values->variations.n;
-    options.probes = (const struct nd_probe *const *)work->run.probes.items;
-    options.n_probes = work->run.probes.n;
-    options.float_model = work->run.float_model;
+    options.probes = (const struct nd_probe *const *)work->probes.items;
+    options.n_probes = work->probes.n;
+    options.float_model = work->float_model;
     options.n_repeats = values->n_repeats;
     options.agent = values->load.agent;
     options.n_threads = values->load.n_threads;
@@ -60,10 +55,10 @@ static int sweep(const struct values *values, struct work *work)
     options.progress_context = progress;
     options.is_cancelled = cli_signals_came;
     cli_signals_catch();
-    enum nd_status status = nd_sweep(work->run.model, &options, &work->sweep, &err);
+    enum nd_status status = nd_sweep(work->model, &options, &sweep, &err);
     cli_progress_destroy(progress);
     int failed = cli_stopped_or_failed(status, &err);
-    return failed != 0 ? failed : report(values, work->sweep);
+    return failed != 0 ? failed : report(values, sweep);
 }
 
 static int run(const void *context, const char *const *operands, size_t n_operands)
@@ -71,18 +66,14 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     (void)n_operands;
     const struct values *values = context;
     struct nd_error err = {0};
-    struct work work = {0};
+    CLI_OWNED(cli_work_close) struct cli_work work = {0};
     if (values->device == NULL)
         return cli_usage_error("sweep",
                                "-d DEVICE is needed: its options are varied; 'npudiff devices' lists devices");
     struct cli_load load = values->load;
     load.probes = cli_probes_or_default(&values->load.probes);
-    enum nd_status status = cli_work_open(operands[0], &load, &work.run, &err);
-    int exit_code = status == ND_OK ? sweep(values, &work) : cli_report_error(&err);
-    nd_sweep_destroy(&work.sweep);
-    cli_work_close(&work.run);
-    cli_signals_end_if_came(); /* only now that everything is cleaned up */
-    return exit_code;
+    return cli_work_open(operands[0], &load, &work, &err) == ND_OK ? sweep(values, &work)
+                                                                   : cli_report_error(&err);
 }
 
 static const struct cli_option options[] = {

@@ -14,23 +14,18 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     (void)n_operands;
     const struct values *values = context;
     struct nd_error err = {0};
-    struct nd_golden *store = NULL;
-    struct nd_triage triage;
+    CLI_OWNED(nd_golden_close) struct nd_golden *store = NULL;
+    CLI_OWNED(nd_triage_deinit) struct nd_triage triage = {0};
     char *text = NULL;
     if (values->against == NULL)
         return cli_usage_error("triage", "--against STORE is missing");
-    if (nd_golden_open(values->against, false, &store, &err) != ND_OK)
+    if (nd_golden_open(values->against, false, &store, &err) != ND_OK ||
+        nd_triage(store, operands[0], &triage, &err) != ND_OK)
         return cli_report_error(&err);
-    if (nd_triage(store, operands[0], &triage, &err) != ND_OK) {
-        nd_golden_close(&store);
-        return cli_report_error(&err);
-    }
     int exit_code = cli_worse((int)triage.exit_code, golden_tell_problems(values->against, store));
     enum nd_status status = values->answer.json
                                 ? nd_report_triage_json(&triage, operands[0], store, &text, &err)
                                 : nd_report_triage_text(&triage, operands[0], cli_text_width(0), &text, &err);
-    nd_triage_deinit(&triage);
-    nd_golden_close(&store);
     return cli_worse(exit_code, cli_print_answer(status, text, &values->answer, &err));
 }
 

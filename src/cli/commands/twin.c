@@ -21,7 +21,7 @@ struct values {
 static int capture(const struct values *values, struct nd_model *model, struct cli_fleet *fleet)
 {
     struct nd_error err = {0};
-    struct cli_probes probes = {0};
+    CLI_OWNED(cli_probes_deinit) struct cli_probes probes = {0};
     const struct cli_list specs = cli_probes_or_default(&values->probes);
     const char *folder = values->output != NULL ? values->output : "captures";
     size_t n_old = 0;
@@ -29,39 +29,32 @@ static int capture(const struct values *values, struct nd_model *model, struct c
     fleet->options.allow_fallback = values->allow_fallback;
     fleet->options.replace = values->force;
     fleet->options.resume = values->resume;
-    enum nd_status status = cli_probes_make(model, &specs, false, &probes, &err);
+    if (cli_probes_make(model, &specs, false, &probes, &err) != ND_OK)
+        return cli_report_error(&err);
     fleet->model = model;
     fleet->probes = (const struct nd_probe *const *)probes.items;
     fleet->n_probes = probes.n;
-    if (status == ND_OK)
-        status = cli_fleet_set_devices(fleet, &values->devices, &err);
-    if (status == ND_OK && !cli_name_files(fleet, folder, ".h5"))
-        status = cli_memory_error(&err);
-    if (status == ND_OK && values->resume)
-        status = cli_resume(fleet, &err);
-    int exit_code = status != ND_OK                   ? cli_report_error(&err)
-                    : cli_make_folder(folder, &n_old) ? cli_fleet_capture(fleet)
-                                                      : ND_EXIT_TROUBLE;
-    if (status == ND_OK)
-        cli_remove_empty_folder(folder, n_old);
-    cli_probes_deinit(&probes);
+    if (cli_fleet_set_devices(fleet, &values->devices, &err) != ND_OK)
+        return cli_report_error(&err);
+    if (!cli_name_files(fleet, folder, ".h5"))
+        return cli_fail_memory();
+    if (values->resume && cli_resume(fleet, &err) != ND_OK)
+        return cli_report_error(&err);
+    int exit_code = cli_make_folder(folder, &n_old) ? cli_fleet_capture(fleet) : ND_EXIT_TROUBLE;
+    cli_remove_empty_folder(folder, n_old);
     return exit_code;
 }
 
 static enum nd_status check_one(const struct values *values, const char *path, struct nd_model **model,
                                 struct nd_twin_check **out, struct nd_error *err)
 {
-    struct nd_capture *chip = NULL;
-    enum nd_status status = nd_capture_open(path, &chip, err);
-    if (status == ND_OK && *model == NULL)
-        status = values->quantised != NULL ? cli_model_load(values->quantised, &values->dims, model, err)
-                                           : cli_captured_model(&chip, 1, &values->dims, model, err);
-    if (status == ND_OK)
-        status = nd_capture_set_dims(chip, *model, err);
-    if (status == ND_OK)
-        status = nd_twin_check(chip, *model, values->as, values->n_threads, out, err);
-    nd_capture_close(&chip);
-    return status;
+    CLI_OWNED(nd_capture_close) struct nd_capture *chip = NULL;
+    CLI_TRY(nd_capture_open(path, &chip, err));
+    if (*model == NULL)
+        CLI_TRY(values->quantised != NULL ? cli_model_load(values->quantised, &values->dims, model, err)
+                                          : cli_captured_model(&chip, 1, &values->dims, model, err));
+    CLI_TRY(nd_capture_set_dims(chip, *model, err));
+    return nd_twin_check(chip, *model, values->as, values->n_threads, out, err);
 }
 
 static int print(const struct values *values, const struct nd_twin_check *const *checks, size_t n,
@@ -107,8 +100,9 @@ static int check(const struct values *values, const char *const *paths, size_t n
 static int run(const void *context, const char *const *operands, size_t n_operands)
 {
     const struct values *values = context;
-    struct nd_model *model = NULL;
+    CLI_OWNED(nd_model_destroy) struct nd_model *model = NULL;
     struct nd_error err = {0};
+    CLI_OWNED(cli_fleet_deinit)
     struct cli_fleet fleet = {.is_quiet = values->answer.quiet || isatty(STDERR_FILENO) != 1,
                               .has_no_table = true,
                               .is_resumable = true};
@@ -123,27 +117,18 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     if (values->certificate != NULL &&
         cli_check_text_output(values->certificate, values->force, "--force overwrites it") != 0)
         return ND_EXIT_TROUBLE;
-    if (!is_run) {
-        int exit_code = check(values, operands + 1, n_operands - 1, &model);
-        nd_model_destroy(&model);
-        return exit_code;
-    }
-    if (cli_model_load(operands[1], &values->dims, &model, &err) != ND_OK) {
-        nd_model_destroy(&model);
+    if (!is_run)
+        return check(values, operands + 1, n_operands - 1, &model);
+    if (cli_model_load(operands[1], &values->dims, &model, &err) != ND_OK)
         return cli_report_error(&err);
-    }
     int exit_code = capture(values, model, &fleet);
-    const char **paths = calloc(fleet.n_cells + 1, sizeof *paths);
+    CLI_FREED const char **paths = calloc(fleet.n_cells + 1, sizeof *paths);
     for (size_t i = 0; paths != NULL && i < fleet.n_cells; i++)
         paths[i] = fleet.cells[i].path;
     if (paths == NULL)
         exit_code = cli_fail_memory();
     else if (exit_code == ND_EXIT_SAME)
         exit_code = check(values, paths, fleet.n_cells, &model);
-    free(paths);
-    cli_fleet_deinit(&fleet);
-    nd_model_destroy(&model);
-    cli_signals_end_if_came();
     return exit_code;
 }
 

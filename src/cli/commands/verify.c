@@ -14,18 +14,15 @@
 #include "npudiff/model/model.h"
 #include "npudiff/report/report.h"
 
-struct cli_certificate {
-    const char *path, *aligned;
-    const char *model, *float_model; /* NULL: not given */
+struct values {
+    const char *model, *float_model;
     struct cli_list devices, probes;
     const char *agent;
     size_t n_threads;
-    bool allow_nonfinite;
+    bool allow_nonfinite, paranoid;
     struct cli_answer answer;
 };
-
 /* ---- a certificate ---- */
-
 struct work {
     struct nd_certificate *certificate;
     struct nd_model *aligned, *model, *float_model;
@@ -51,24 +48,21 @@ static void show_progress(void *context, const char *stage, size_t n_done, size_
 static enum nd_status open_model(const struct work *work, const char *path, struct nd_model **out,
                                  struct nd_error *err)
 {
-    enum nd_status status = path != NULL ? nd_model_load(path, out, err) : ND_OK;
-    return status == ND_OK && *out != NULL ? nd_certificate_set_dims(work->certificate, *out, err) : status;
+    if (path == NULL)
+        return ND_OK;
+    CLI_TRY(nd_model_load(path, out, err));
+    return nd_certificate_set_dims(work->certificate, *out, err);
 }
 
-static enum nd_status open_all(const struct cli_certificate *given, struct work *work, struct nd_error *err)
+static enum nd_status open_all(const struct values *values, const char *const *operands, struct work *work,
+                               struct nd_error *err)
 {
-    enum nd_status status = nd_certificate_read(given->path, &work->certificate, err);
-    if (status == ND_OK)
-        status = open_model(work, given->aligned, &work->aligned, err);
-    if (status == ND_OK)
-        status = open_model(work, given->model, &work->model, err);
-    if (status == ND_OK)
-        status = open_model(work, given->float_model, &work->float_model, err);
-    if (status == ND_OK)
-        status = cli_devices_parse(&given->devices, &work->devices, err);
-    if (status == ND_OK)
-        status = cli_probes_make(work->aligned, &given->probes, given->allow_nonfinite, &work->probes, err);
-    return status;
+    CLI_TRY(nd_certificate_read(operands[0], &work->certificate, err));
+    CLI_TRY(open_model(work, operands[1], &work->aligned, err));
+    CLI_TRY(open_model(work, values->model, &work->model, err));
+    CLI_TRY(open_model(work, values->float_model, &work->float_model, err));
+    CLI_TRY(cli_devices_parse(&values->devices, &work->devices, err));
+    return cli_probes_make(work->aligned, &values->probes, values->allow_nonfinite, &work->probes, err);
 }
 
 static void close_all(struct work *work)
@@ -82,74 +76,53 @@ static void close_all(struct work *work)
     nd_certificate_destroy(&work->certificate);
 }
 
-static int report(const struct cli_certificate *given, const struct nd_certificate_check *check)
+static int report(const struct values *values, const struct nd_certificate_check *check)
 {
     static const int exit_codes[] = {ND_EXIT_SAME, ND_EXIT_INCONCLUSIVE, ND_EXIT_DIFFERS, ND_EXIT_DIFFERS};
     struct nd_error err = {0};
     char *text = NULL;
     int exit_code = exit_codes[check->end];
-    enum nd_status status = given->answer.json
+    enum nd_status status = values->answer.json
                                 ? nd_report_certificate_json(check, &text, &err)
                                 : nd_report_certificate_brief(check, cli_text_width(0), &text, &err);
-    return cli_worse(exit_code, cli_print_answer(status, text, &given->answer, &err));
+    return cli_worse(exit_code, cli_print_answer(status, text, &values->answer, &err));
 }
 
-static int check(const struct cli_certificate *given, struct work *work)
+/* operands: the certificate and its model. Checks it and prints what was found; the exit code. */
+static int check_certificate(const struct values *values, const char *const *operands)
 {
     struct nd_error err = {0};
+    CLI_OWNED(close_all) struct work work = {0};
+    if (open_all(values, operands, &work, &err) != ND_OK)
+        return cli_report_error(&err);
     struct nd_certificate_options options;
     nd_certificate_options_init(&options);
-    struct cli_progress *progress = cli_progress_create(1, 1, given->answer.quiet);
-    options.model = work->model;
-    options.float_model = work->float_model;
-    options.probes = (const struct nd_probe *const *)work->probes.items;
-    options.n_probes = work->probes.n;
-    options.devices = work->devices.items;
-    options.n_devices = work->devices.n;
-    options.agent = given->agent;
-    options.n_threads = given->n_threads;
+    struct cli_progress *progress = cli_progress_create(1, 1, values->answer.quiet);
+    options.model = work.model;
+    options.float_model = work.float_model;
+    options.probes = (const struct nd_probe *const *)work.probes.items;
+    options.n_probes = work.probes.n;
+    options.devices = work.devices.items;
+    options.n_devices = work.devices.n;
+    options.agent = values->agent;
+    options.n_threads = values->n_threads;
     options.progress = show_progress;
     options.progress_context = progress;
     options.is_cancelled = cli_signals_came;
     cli_signals_catch();
-    enum nd_status status =
-        nd_certificate_verify(work->certificate, work->aligned, &options, &work->check, &err);
+    enum nd_status status = nd_certificate_verify(work.certificate, work.aligned, &options, &work.check, &err);
     cli_progress_destroy(progress);
     if (cli_signals_came(NULL)) {
         cli_stopped_tell("nothing was changed", NULL);
         return ND_EXIT_TROUBLE;
     }
-    return status == ND_OK ? report(given, work->check) : cli_report_error(&err);
-}
-
-/* Checks the certificate and prints what was found; the exit code. */
-static int cli_verify_certificate(const struct cli_certificate *given)
-{
-    struct nd_error err = {0};
-    struct work work = {0};
-    enum nd_status status = open_all(given, &work, &err);
-    int exit_code = status == ND_OK ? check(given, &work) : cli_report_error(&err);
-    close_all(&work);
-    cli_signals_end_if_came();
-    return exit_code;
+    return status == ND_OK ? report(values, work.check) : cli_report_error(&err);
 }
 
 /* ---- what is found ---- */
 
 /* A verdict of the list. */
 #define NOT_READ "not read"
-
-struct values {
-    const char *model;
-    const char *float_model;
-    struct cli_list devices;
-    struct cli_list probes;
-    const char *agent;
-    size_t n_threads;
-    bool allow_nonfinite;
-    bool paranoid;
-    struct cli_answer answer;
-};
 
 static size_t count_verdict(const json_t *rows, const char *verdict)
 {
@@ -193,19 +166,15 @@ struct finding {
 static enum nd_status look_at(const char *path, const struct nd_model *model, bool is_paranoid,
                               struct finding *found, struct nd_error *err)
 {
-    struct nd_capture *capture = NULL;
-    enum nd_status status = nd_capture_open_unchecked(path, &capture, err);
-    if (status == ND_OK && is_paranoid)
-        status = nd_capture_audit(capture, model, &found->audit, err);
-    else if (status == ND_OK)
-        status = nd_capture_verify(capture, &found->digests, err);
-    nd_capture_close(&capture);
-    if (status == ND_OK && is_paranoid) {
-        found->digests.n_tensors = found->audit.checks[ND_AUDIT_VALUES].n;
-        found->digests.n_wrong = found->audit.checks[ND_AUDIT_VALUES].n_wrong;
-        found->digests.content_matches = found->audit.checks[ND_AUDIT_CONTENT].n_wrong == 0;
-    }
-    return status;
+    CLI_OWNED(nd_capture_close) struct nd_capture *capture = NULL;
+    CLI_TRY(nd_capture_open_unchecked(path, &capture, err));
+    if (!is_paranoid)
+        return nd_capture_verify(capture, &found->digests, err);
+    CLI_TRY(nd_capture_audit(capture, model, &found->audit, err));
+    found->digests.n_tensors = found->audit.checks[ND_AUDIT_VALUES].n;
+    found->digests.n_wrong = found->audit.checks[ND_AUDIT_VALUES].n_wrong;
+    found->digests.content_matches = found->audit.checks[ND_AUDIT_CONTENT].n_wrong == 0;
+    return ND_OK;
 }
 
 /* Whether the error says nothing of what is in the file: it is missing, or was not let read. */
@@ -274,22 +243,6 @@ static json_t *rows_bad_first(const json_t *rows)
     return sorted;
 }
 
-/* A file that could not be read is not damaged, as far as is known. */
-static void put_headline(struct nd_report_screen *screen, const json_t *rows)
-{
-    size_t n = json_array_size(rows), n_not_read = count_verdict(rows, NOT_READ);
-    size_t n_damaged = n - n_not_read - count_verdict(rows, "sound");
-    if (n_damaged > 0 && n_not_read > 0)
-        nd_report_screen_put(screen, "DAMAGED: %zu of %zu captures; %zu cannot be read\n\n", n_damaged, n,
-                             n_not_read);
-    else if (n_damaged > 0)
-        nd_report_screen_put(screen, "DAMAGED: %zu of %zu captures\n\n", n_damaged, n);
-    else if (n_not_read > 0)
-        nd_report_screen_put(screen, "NOT READ: %zu of %zu captures\n\n", n_not_read, n);
-    else
-        nd_report_screen_put(screen, "OK: %zu capture%s as stored\n\n", n, n == 1 ? " is" : "s are");
-}
-
 /* ---- certificates of twins ---- */
 
 /* The certificate, if it is one of `npudiff twin check`; else NULL. */
@@ -303,27 +256,19 @@ static json_t *twin_certificate(const char *path)
     return NULL;
 }
 
-/* The certificate that this capture would get today. NULL: the error says why. */
-static json_t *check_again(const char *path, struct nd_model *model, const char *twin, size_t n_threads,
-                           struct nd_error *err)
+/* The certificate that this capture would get today. */
+static enum nd_status check_again(const char *path, struct nd_model *model, const char *twin, size_t n_threads,
+                                  json_t **out, struct nd_error *err)
 {
-    struct nd_capture *capture = NULL;
-    struct nd_twin_check *check = NULL;
-    char *text = NULL;
-    enum nd_status status = nd_capture_open(path, &capture, err);
-    if (status == ND_OK)
-        status = nd_capture_set_dims(capture, model, err);
-    if (status == ND_OK)
-        status = nd_twin_check(capture, model, twin, n_threads, &check, err);
-    if (status == ND_OK)
-        status = nd_report_twin_json((const struct nd_twin_check *const *)&check, 1, model, &text, err);
-    json_t *document = status == ND_OK ? json_loads(text, 0, NULL) : NULL;
-    if (status == ND_OK && document == NULL)
-        cli_memory_error(err);
-    free(text);
-    nd_twin_check_destroy(&check);
-    nd_capture_close(&capture);
-    return document;
+    CLI_OWNED(nd_capture_close) struct nd_capture *capture = NULL;
+    CLI_OWNED(nd_twin_check_destroy) struct nd_twin_check *check = NULL;
+    CLI_FREED char *text = NULL;
+    CLI_TRY(nd_capture_open(path, &capture, err));
+    CLI_TRY(nd_capture_set_dims(capture, model, err));
+    CLI_TRY(nd_twin_check(capture, model, twin, n_threads, &check, err));
+    CLI_TRY(nd_report_twin_json((const struct nd_twin_check *const *)&check, 1, model, &text, err));
+    *out = json_loads(text, 0, NULL);
+    return *out != NULL ? ND_OK : cli_memory_error(err);
 }
 
 /* The first thing that the certificate says otherwise; "" where it says all as it is. */
@@ -353,8 +298,8 @@ static int verify_twin_of(const json_t *certificate, size_t i, const char *path,
 {
     struct nd_error err = {0};
     const json_t *stated = json_array_get(json_object_get(certificate, "devices"), i);
-    json_t *document = check_again(path, model, cli_text_of(stated, "twin"), n_threads, &err);
-    if (document == NULL) {
+    json_auto_t *document = NULL;
+    if (check_again(path, model, cli_text_of(stated, "twin"), n_threads, &document, &err) != ND_OK) {
         bool is_other = err.id == ND_E_COMPARE_MODEL;
         cli_row_append(rows, json_pack("{s:o, s:s, s:o}", "capture", cli_text(path), "verdict",
                                        is_other ? "refused" : NOT_READ, "problem", cli_text(err.message)));
@@ -370,7 +315,6 @@ static int verify_twin_of(const json_t *certificate, size_t i, const char *path,
                                                              : ND_EXIT_INCONCLUSIVE;
     cli_row_append(rows, json_pack("{s:o, s:s, s:s, s:o}", "capture", cli_text(path), "verdict",
                                    holds ? "holds" : "refused", "result", result, "problem", problem));
-    json_decref(document);
     return exit_code;
 }
 
@@ -392,16 +336,15 @@ static int verify_twin(const struct values *values, const json_t *certificate, c
         return cli_usage_error("verify", "'%s' is about %zu captures: give all of them, in its order, or none",
                                words[0], n);
     struct nd_error err = {0};
-    struct nd_model *model = NULL;
+    CLI_OWNED(nd_model_destroy) struct nd_model *model = NULL;
     if (nd_model_load(words[1], &model, &err) != ND_OK)
         return cli_report_error(&err);
-    json_t *rows = json_array();
+    json_auto_t *rows = json_array();
     int exit_code = ND_EXIT_SAME;
     for (size_t i = 0; i < n; i++) {
         const char *path = n_words > 2 ? words[2 + i] : cli_text_of(json_array_get(devices, i), "capture");
         exit_code = cli_worse(exit_code, verify_twin_of(certificate, i, path, model, values->n_threads, rows));
     }
-    nd_model_destroy(&model);
     /* What it says of the whole is the worst of what it says of its captures. */
     const char *whole = exit_code == ND_EXIT_SAME           ? "equal"
                         : exit_code == ND_EXIT_INCONCLUSIVE ? "not-known"
@@ -411,12 +354,10 @@ static int verify_twin(const struct values *values, const json_t *certificate, c
                                        "problem", "'result' is not found as the certificate says"));
         exit_code = ND_EXIT_DIFFERS;
     }
-    if (values->answer.quiet) {
-        json_decref(rows);
+    if (values->answer.quiet)
         return exit_code;
-    }
-    return cli_worse(exit_code,
-                     cli_print_rows(ND_DOCUMENT_VERIFICATION, "captures", rows, columns, values->answer.json));
+    return cli_worse(exit_code, cli_print_rows(ND_DOCUMENT_VERIFICATION, "captures", json_incref(rows), columns,
+                                               values->answer.json));
 }
 
 /* ---- certificates ---- */
@@ -442,16 +383,7 @@ static int verify_certificate(const struct values *values, const char *const *op
                                "--model needs -p PROBE: the inputs that the accuracy cost was measured with");
     if (values->float_model != NULL && values->model == NULL)
         return cli_usage_error("verify", "--float needs --model MODEL.onnx: both measure the accuracy cost");
-    return cli_verify_certificate(&(struct cli_certificate){.path = operands[0],
-                                                            .aligned = operands[1],
-                                                            .model = values->model,
-                                                            .float_model = values->float_model,
-                                                            .devices = values->devices,
-                                                            .probes = values->probes,
-                                                            .agent = values->agent,
-                                                            .n_threads = values->n_threads,
-                                                            .allow_nonfinite = values->allow_nonfinite,
-                                                            .answer = values->answer});
+    return check_certificate(values, operands);
 }
 
 /* ---- captures ---- */
@@ -476,42 +408,43 @@ static void put_checks(struct nd_report_screen *screen, const json_t *rows, bool
     }
 }
 
-static enum nd_status load_model(const struct values *values, struct nd_model **out)
-{
-    struct nd_error err = {0};
-    enum nd_status status = values->model != NULL ? nd_model_load(values->model, out, &err) : ND_OK;
-    if (status != ND_OK)
-        cli_report_error(&err);
-    return status;
-}
-
 static int verify_captures(const struct values *values, const char *const *operands, size_t n_operands)
 {
-    struct nd_model *model = NULL;
-    if (load_model(values, &model) != ND_OK)
+    struct nd_error err = {0};
+    CLI_OWNED(nd_model_destroy) struct nd_model *model = NULL;
+    if (values->model != NULL && nd_model_load(values->model, &model, &err) != ND_OK) {
+        cli_report_error(&err);
         return ND_EXIT_TROUBLE;
-    json_t *rows = json_array();
+    }
+    json_auto_t *rows = json_array();
     int exit_code = ND_EXIT_SAME;
     for (size_t i = 0; i < n_operands; i++)
         exit_code = cli_worse(exit_code, verify_one(operands[i], model, values->paranoid, rows));
-    nd_model_destroy(&model);
     static const struct nd_report_column columns[] = {{"capture", "CAPTURE"}, {"verdict", "VERDICT"},
                                                       {"tensors", "TENSORS"}, {"wrong", "WRONG"},
                                                       {"problem", "PROBLEM"}, {NULL, NULL}};
-    if (values->answer.quiet || (!values->answer.json && json_array_size(rows) == 0)) {
-        json_decref(rows);
+    if (values->answer.quiet || (!values->answer.json && json_array_size(rows) == 0))
         return exit_code;
-    }
     int printed;
     if (values->answer.json) {
-        printed = cli_print_rows(ND_DOCUMENT_VERIFICATION, "captures", rows, columns, true);
+        printed = cli_print_rows(ND_DOCUMENT_VERIFICATION, "captures", json_incref(rows), columns, true);
     } else {
         struct nd_report_screen *screen = nd_report_screen_create(cli_text_width(0));
-        put_headline(screen, rows);
+        /* A file that could not be read is not damaged, as far as is known. */
+        size_t n = json_array_size(rows), n_not_read = count_verdict(rows, NOT_READ);
+        size_t n_damaged = n - n_not_read - count_verdict(rows, "sound");
+        if (n_damaged > 0 && n_not_read > 0)
+            nd_report_screen_put(screen, "DAMAGED: %zu of %zu captures; %zu cannot be read\n\n", n_damaged, n,
+                                 n_not_read);
+        else if (n_damaged > 0)
+            nd_report_screen_put(screen, "DAMAGED: %zu of %zu captures\n\n", n_damaged, n);
+        else if (n_not_read > 0)
+            nd_report_screen_put(screen, "NOT READ: %zu of %zu captures\n\n", n_not_read, n);
+        else
+            nd_report_screen_put(screen, "OK: %zu capture%s as stored\n\n", n, n == 1 ? " is" : "s are");
         cli_screen_rows(screen, rows_bad_first(rows), columns, "--json lists all");
         put_checks(screen, rows, values->paranoid);
         printed = cli_print_screen(screen);
-        json_decref(rows);
     }
     return printed != 0 ? printed : exit_code;
 }
@@ -522,15 +455,13 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     bool has_certificate = count_certificates(operands, n_operands) > 0;
     if (has_certificate && values->paranoid)
         return cli_usage_error("verify", "--paranoid is for captures");
-    json_t *twin = has_certificate && n_operands > 1 ? twin_certificate(operands[0]) : NULL;
+    json_auto_t *twin = has_certificate && n_operands > 1 ? twin_certificate(operands[0]) : NULL;
     if (twin != NULL) {
         bool is_other =
             values->devices.n + values->probes.n > 0 || values->model != NULL || values->float_model != NULL;
-        int exit_code =
-            is_other ? cli_usage_error("verify", "-d, -p, --model and --float are for certificates of 'align'")
-                     : verify_twin(values, twin, operands, n_operands);
-        json_decref(twin);
-        return exit_code;
+        return is_other
+                   ? cli_usage_error("verify", "-d, -p, --model and --float are for certificates of 'align'")
+                   : verify_twin(values, twin, operands, n_operands);
     }
     if (has_certificate)
         return verify_certificate(values, operands, n_operands);

@@ -97,14 +97,12 @@ static enum nd_status run_cell(void *context, size_t i, struct nd_error *err)
 static enum nd_status run_cells(struct work *work, struct nd_error *err)
 {
     const struct cli_fleet *fleet = work->fleet;
-    const struct nd_device **devices = calloc(fleet->n_cells, sizeof *devices);
+    CLI_FREED const struct nd_device **devices = calloc(fleet->n_cells, sizeof *devices);
     if (devices == NULL)
         return cli_memory_error(err);
     for (size_t i = 0; i < fleet->n_cells; i++)
         devices[i] = &fleet->cells[i].device;
-    enum nd_status status = nd_devices_run(devices, fleet->n_cells, fleet->n_threads, run_cell, work, err);
-    free(devices);
-    return status;
+    return nd_devices_run(devices, fleet->n_cells, fleet->n_threads, run_cell, work, err);
 }
 
 /* ---- telling ---- */
@@ -395,24 +393,6 @@ static size_t count_samples(const struct nd_capture *capture)
     return n;
 }
 
-static void keep(struct cli_cell *cell, const struct nd_capture *capture)
-{
-    cell->is_kept = true;
-    for (size_t p = 0; p < nd_capture_n_probes(capture); p++) {
-        cell->outcome.samples_done += nd_capture_probe(capture, p)->n_samples;
-        cell->outcome.samples_total += nd_capture_probe(capture, p)->n_samples_expected;
-    }
-}
-
-/* An error of the command's own, as the library would give it. */
-static enum nd_status refuse(const struct cli_cell *cell, const char *difference, bool is_complete,
-                             struct nd_error *err)
-{
-    return cli_error(err, ND_ERR_IO, CLI_E_FILE_EXISTS, cell->path,
-                     "'%s' exists already and %s, but of %s; --force overwrites it", cell->path,
-                     is_complete ? "is complete" : "holds samples", difference);
-}
-
 enum nd_status cli_resume(struct cli_fleet *fleet, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
@@ -429,10 +409,18 @@ enum nd_status cli_resume(struct cli_fleet *fleet, struct nd_error *err)
         const char *difference =
             is_complete || count_samples(capture) > 0 ? find_difference(fleet, cell, capture) : NULL;
         cell->replace = !is_complete;
-        if (difference != NULL)
-            status = refuse(cell, difference, is_complete, err);
-        else if (is_complete)
-            keep(cell, capture);
+        if (difference != NULL) {
+            /* An error of the command's own, as the library would give it. */
+            status = cli_error(err, ND_ERR_IO, CLI_E_FILE_EXISTS, cell->path,
+                               "'%s' exists already and %s, but of %s; --force overwrites it", cell->path,
+                               is_complete ? "is complete" : "holds samples", difference);
+        } else if (is_complete) {
+            cell->is_kept = true;
+            for (size_t p = 0; p < nd_capture_n_probes(capture); p++) {
+                cell->outcome.samples_done += nd_capture_probe(capture, p)->n_samples;
+                cell->outcome.samples_total += nd_capture_probe(capture, p)->n_samples_expected;
+            }
+        }
         nd_capture_close(&capture);
     }
     return status;

@@ -11,6 +11,7 @@
 
 #include "cli/terminal/output.h"
 #include "cli/terminal/rows.h"
+#include "cli/terminal/signals.h"
 #include "npudiff/capture/capture.h"
 #include "npudiff/core/parse.h"
 #include "npudiff/devices/device.h"
@@ -186,18 +187,6 @@ static bool is_choice(const struct cli_option *option, const char *value)
     return false;
 }
 
-static void refuse_choice(const struct cli_command *command, const struct cli_option *option, const char *value)
-{
-    char list[256] = "", meant[ND_DID_YOU_MEAN_BYTES];
-    size_t n = 0, n_choices = 0;
-    for (; option->choices[n_choices] != NULL && n < sizeof list; n_choices++)
-        n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", n_choices > 0 ? ", " : "",
-                              option->choices[n_choices]);
-    cli_usage_error_as(CLI_E_OPTION_VALUE, command->name, "--%s takes %s, not '%s'%s", option->name, list,
-                       value,
-                       nd_did_you_mean(value, option->choices, n_choices, sizeof *option->choices, meant));
-}
-
 /* Stores a number; false after printing what is wrong with it. */
 static bool store_number(const struct cli_command *command, const struct cli_option *option, const char *value,
                          void *at)
@@ -307,7 +296,14 @@ static bool store(const struct cli_command *command, const struct cli_option *op
             *(const char **)at = value;
             return true;
         }
-        refuse_choice(command, option, value);
+        char list[256] = "", meant[ND_DID_YOU_MEAN_BYTES];
+        size_t n = 0, n_choices = 0;
+        for (; option->choices[n_choices] != NULL && n < sizeof list; n_choices++)
+            n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", n_choices > 0 ? ", " : "",
+                                  option->choices[n_choices]);
+        cli_usage_error_as(CLI_E_OPTION_VALUE, command->name, "--%s takes %s, not '%s'%s", option->name, list,
+                           value,
+                           nd_did_you_mean(value, option->choices, n_choices, sizeof *option->choices, meant));
         return false;
     }
     return false;
@@ -343,22 +339,6 @@ static bool take_value(struct parse *parse, const struct cli_option *option, con
     return store(parse->command, option, attached != NULL ? attached : parse->argv[++parse->at], parse->values);
 }
 
-static void refuse_name(const struct cli_command *command, const char *word, size_t length)
-{
-    enum { MAX_NAME = 40 };
-    char dashed[CLI_MAX_OPTIONS][MAX_NAME], typed[MAX_NAME], meant[ND_DID_YOU_MEAN_BYTES];
-    const char *names[CLI_MAX_OPTIONS];
-    size_t n = 0;
-    for (; n < CLI_MAX_OPTIONS && command->options[n].name != NULL; n++) {
-        snprintf(dashed[n], MAX_NAME, "--%s", command->options[n].name);
-        names[n] = dashed[n];
-    }
-    snprintf(typed, sizeof typed, "--%.*s", (int)length, word);
-    nd_did_you_mean(typed, names, n, sizeof names[0], meant);
-    cli_usage_error_as(CLI_E_OPTION_UNKNOWN, command->name, "unknown option '--%.*s'%s", (int)length, word,
-                       meant);
-}
-
 static bool parse_long(struct parse *parse, const char *word)
 {
     size_t length = strcspn(word, "=");
@@ -367,7 +347,19 @@ static bool parse_long(struct parse *parse, const char *word)
         if (strlen(renamed[i].old) == length && strncmp(renamed[i].old, word, length) == 0)
             option = find_name(parse->command, renamed[i].now, strlen(renamed[i].now));
     if (option == NULL) {
-        refuse_name(parse->command, word, length);
+        const struct cli_command *command = parse->command;
+        enum { MAX_NAME = 40 };
+        char dashed[CLI_MAX_OPTIONS][MAX_NAME], typed[MAX_NAME], meant[ND_DID_YOU_MEAN_BYTES];
+        const char *names[CLI_MAX_OPTIONS];
+        size_t n = 0;
+        for (; n < CLI_MAX_OPTIONS && command->options[n].name != NULL; n++) {
+            snprintf(dashed[n], MAX_NAME, "--%s", command->options[n].name);
+            names[n] = dashed[n];
+        }
+        snprintf(typed, sizeof typed, "--%.*s", (int)length, word);
+        nd_did_you_mean(typed, names, n, sizeof names[0], meant);
+        cli_usage_error_as(CLI_E_OPTION_UNKNOWN, command->name, "unknown option '--%.*s'%s", (int)length, word,
+                           meant);
         return false;
     }
     return take_value(parse, option, word[length] == '=' ? word + length + 1 : NULL);
@@ -437,13 +429,6 @@ static bool wants_help(int argc, char **argv)
     return false;
 }
 
-static void free_lists(const struct cli_command *command, void *values)
-{
-    for (const struct cli_option *option = command->options; option->name != NULL; option++)
-        if (option->kind == CLI_LIST || option->kind == CLI_OPTIONAL || option->kind == CLI_DIMS)
-            free(((struct cli_list *)(void *)((char *)values + option->offset))->items);
-}
-
 int cli_run(const struct cli_command *with_groups, int argc, char **argv)
 {
     struct cli_option options[CLI_MAX_OPTIONS];
@@ -473,10 +458,14 @@ int cli_run(const struct cli_command *with_groups, int argc, char **argv)
             cli_note_file(parse.operands[i]);
         exit_code = command->run(parse.values, parse.operands, parse.n_operands);
     }
-    if (parse.values != NULL)
-        free_lists(command, parse.values);
+    if (parse.values != NULL) {
+        for (const struct cli_option *option = command->options; option->name != NULL; option++)
+            if (option->kind == CLI_LIST || option->kind == CLI_OPTIONAL || option->kind == CLI_DIMS)
+                free(((struct cli_list *)(void *)((char *)parse.values + option->offset))->items);
+    }
     free(parse.values);
     free(parse.operands);
+    cli_signals_end_if_came(); /* only now that everything is cleaned up */
     return exit_code;
 }
 
@@ -566,17 +555,15 @@ static void print_candidate(const char *word, const char *meaning)
     printf("%s\t%s\n", word, meaning);
 }
 
-static const char *name_of(const struct nd_chipset *chipset)
-{
-    return chipset->alias[0] != '\0' ? chipset->alias : chipset->sm;
-}
-
 static void complete_chipsets(const char *prefix)
 {
     size_t n;
     const struct nd_chipset *chipsets = nd_chipsets(&n);
-    for (size_t i = 0; i < n; i++)
-        printf("%s%s\t%s, %s\n", prefix, name_of(&chipsets[i]), chipsets[i].marketing, chipsets[i].arch);
+    for (size_t i = 0; i < n; i++) {
+        const struct nd_chipset *chipset = &chipsets[i];
+        printf("%s%s\t%s, %s\n", prefix, chipset->alias[0] != '\0' ? chipset->alias : chipset->sm,
+               chipsets[i].marketing, chipsets[i].arch);
+    }
 }
 
 /* Phones are left out: asking adb would start its server. */

@@ -168,35 +168,31 @@ int cli_check_exports(const char *command, const struct cli_exports *exports, co
 int cli_export_scales(const char *path, const struct cli_exports *exports)
 {
     struct nd_error err = {0};
-    struct nd_model *model = NULL;
-    struct nd_encodings *encodings = NULL;
+    CLI_OWNED(nd_model_destroy) struct nd_model *model = NULL;
+    CLI_OWNED(nd_encodings_destroy) struct nd_encodings *encodings = NULL;
     const char *const paths[] = {exports->encodings, exports->overrides};
     static const enum nd_encodings_format formats[] = {ND_ENCODINGS_AIMET, ND_ENCODINGS_OVERRIDES};
     if (exports->encodings == NULL && exports->overrides == NULL)
         return 0;
-    enum nd_status status = nd_model_load(path, &model, &err);
-    if (status == ND_OK)
-        status = nd_encodings_of_model(model, &encodings, &err);
-    for (size_t i = 0; i < sizeof paths / sizeof paths[0] && status == ND_OK; i++)
-        if (paths[i] != NULL)
-            status = nd_encodings_write(encodings, formats[i], paths[i], exports->force, &err);
-    nd_encodings_destroy(&encodings);
-    nd_model_destroy(&model);
-    return status == ND_OK ? ND_EXIT_SAME : cli_report_error(&err);
+    if (nd_model_load(path, &model, &err) != ND_OK || nd_encodings_of_model(model, &encodings, &err) != ND_OK)
+        return cli_report_error(&err);
+    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++)
+        if (paths[i] != NULL &&
+            nd_encodings_write(encodings, formats[i], paths[i], exports->force, &err) != ND_OK)
+            return cli_report_error(&err);
+    return ND_EXIT_SAME;
 }
 
 enum nd_status cli_set_dims(struct nd_model *model, const struct cli_list *dims, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < dims->n; i++) {
+    for (size_t i = 0; i < dims->n; i++) {
         const char *equals = strchr(dims->items[i], '=');
         int64_t n = 0;
         nd_parse_i64(equals + 1, &n); /* the option parser has checked it */
-        char *name = strndup(dims->items[i], (size_t)(equals - dims->items[i]));
-        status = name != NULL ? nd_model_set_dim(model, name, n, err) : cli_memory_error(err);
-        free(name);
+        CLI_FREED char *name = strndup(dims->items[i], (size_t)(equals - dims->items[i]));
+        CLI_TRY(name != NULL ? nd_model_set_dim(model, name, n, err) : cli_memory_error(err));
     }
-    return status;
+    return ND_OK;
 }
 
 enum nd_status cli_model_load(const char *path, const struct cli_list *dims, struct nd_model **out,
@@ -281,16 +277,11 @@ enum nd_status cli_work_open(const char *path, const struct cli_load *load, stru
                              struct nd_error *err)
 {
     *out = (struct cli_work){0};
-    enum nd_status status = cli_model_load(path, &load->dims, &out->model, err);
-    if (status == ND_OK)
-        status = nd_probes_check_static(out->model, load->probes.items, load->probes.n, err);
-    if (status == ND_OK)
-        status = cli_model_load(load->float_model, &load->dims, &out->float_model, err);
-    if (status == ND_OK)
-        status = cli_devices_parse(&load->devices, &out->devices, err);
-    return status == ND_OK
-               ? cli_probes_make(out->model, &load->probes, load->allow_nonfinite, &out->probes, err)
-               : status;
+    CLI_TRY(cli_model_load(path, &load->dims, &out->model, err));
+    CLI_TRY(nd_probes_check_static(out->model, load->probes.items, load->probes.n, err));
+    CLI_TRY(cli_model_load(load->float_model, &load->dims, &out->float_model, err));
+    CLI_TRY(cli_devices_parse(&load->devices, &out->devices, err));
+    return cli_probes_make(out->model, &load->probes, load->allow_nonfinite, &out->probes, err);
 }
 
 void cli_work_close(struct cli_work *work)

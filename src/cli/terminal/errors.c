@@ -164,22 +164,6 @@ struct json_t *cli_errors_first(void)
                      run.first.object[0] != '\0' ? cli_text(run.first.object) : json_null());
 }
 
-static void print_document(void)
-{
-    json_t *members = json_pack("{s:o}", "error", cli_errors_first());
-    char *json = members != NULL ? json_dumps(members, JSON_COMPACT) : NULL;
-    char *text = json != NULL ? nd_report_document(ND_DOCUMENT_ERROR, json) : NULL;
-    if (text != NULL)
-        fputs(text, stdout);
-    else /* no memory even for that */
-        printf("{\"kind\": \"error\", \"format\": %d, \"npudiff\": \"%s\", \"error\": {\"id\": \"ND-%d\", "
-               "\"message\": \"out of memory\", \"object\": null}}\n",
-               ERROR_FORMAT, nd_version(), run.first.id);
-    free(text);
-    free(json);
-    json_decref(members);
-}
-
 int cli_errors_end(int exit_code)
 {
     if (atomic_load(&run.has_lost_memory)) {
@@ -191,7 +175,19 @@ int cli_errors_end(int exit_code)
         return exit_code;
     if (exit_code == ND_EXIT_TROUBLE && run.first.id == 0)
         cli_fail(CLI_E_INTERNAL, NULL, "internal error: something failed without saying why");
-    if (run.first.id != 0)
-        print_document();
+    if (run.first.id != 0) {
+        json_t *members = json_pack("{s:o}", "error", cli_errors_first());
+        char *json = members != NULL ? json_dumps(members, JSON_COMPACT) : NULL;
+        char *text = json != NULL ? nd_report_document(ND_DOCUMENT_ERROR, json) : NULL;
+        if (text != NULL)
+            fputs(text, stdout);
+        else /* no memory even for that */
+            printf("{\"kind\": \"error\", \"format\": %d, \"npudiff\": \"%s\", \"error\": {\"id\": \"ND-%d\", "
+                   "\"message\": \"out of memory\", \"object\": null}}\n",
+                   ERROR_FORMAT, nd_version(), run.first.id);
+        free(text);
+        free(json);
+        json_decref(members);
+    }
     return exit_code;
 }

@@ -7,8 +7,31 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "npudiff/core/error_ids.h"
+
+/* A local variable that owns something gives it back wherever its function returns, through a function that
+ * takes its address and accepts the empty value: `CLI_OWNED(nd_model_destroy) struct nd_model *model = NULL;`
+ * or by free(). Of several the last declared goes first. */
+#define CLI_OWNED(function) __attribute__((cleanup(function)))
+#define CLI_FREED CLI_OWNED(cli_free_variable)
+
+static inline void cli_free_variable(void *variable)
+{
+    void *owned;
+    memcpy(&owned, variable, sizeof owned);
+    free(owned);
+}
+
+/* Returns from a function that gives enum nd_status when `call` fails. */
+#define CLI_TRY(call)                                                                                          \
+    do {                                                                                                       \
+        const enum nd_status tried_ = (call);                                                                  \
+        if (tried_ != ND_OK)                                                                                   \
+            return tried_;                                                                                     \
+    } while (0)
 
 /* The errors that commands report themselves. cli_fail ends all of them in exit
  * code 2. */

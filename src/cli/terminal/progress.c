@@ -76,16 +76,6 @@ static void put_time(struct line *line, double seconds)
         put(line, "%zu:%02zu", s / 60, s % 60);
 }
 
-static void put_rate(struct line *line, double rate)
-{
-    if (rate >= 10)
-        put(line, "  %.0f/s", rate);
-    else if (rate >= 0.1)
-        put(line, "  %.1f/s", rate);
-    else
-        put(line, "  %.1f/min", 60 * rate);
-}
-
 struct form {
     size_t max_label;
     size_t cells; /* of the bar; 0: none */
@@ -112,8 +102,14 @@ static void put_counted(struct line *line, const struct cli_progress_track *trac
     if (track->elapsed_s < min_s || track->done <= track->done_before)
         return;
     double rate = (double)(track->done - track->done_before) / track->elapsed_s;
-    if (form->has_rate)
-        put_rate(line, rate);
+    if (form->has_rate) {
+        if (rate >= 10)
+            put(line, "  %.0f/s", rate);
+        else if (rate >= 0.1)
+            put(line, "  %.1f/s", rate);
+        else
+            put(line, "  %.1f/min", 60 * rate);
+    }
     if (!form->has_rest)
         return;
     put(line, form->has_rate ? "  " : " ");
@@ -194,17 +190,6 @@ static void start_ticker(struct cli_progress *progress)
     pthread_sigmask(SIG_BLOCK, &all, &before);
     progress->has_ticker = pthread_create(&progress->ticker, NULL, tick, progress) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-}
-
-static void stop_ticker(struct cli_progress *progress)
-{
-    pthread_mutex_lock(&progress->lock);
-    progress->is_ended = true;
-    if (progress->has_ticker)
-        pthread_cond_signal(&progress->ended);
-    pthread_mutex_unlock(&progress->lock);
-    if (progress->has_ticker)
-        pthread_join(progress->ticker, NULL);
 }
 
 struct cli_progress *cli_progress_create(size_t n_devices, double delay_s, bool is_quiet)
@@ -430,7 +415,13 @@ void cli_progress_destroy(struct cli_progress *progress)
 {
     if (progress == NULL)
         return;
-    stop_ticker(progress);
+    pthread_mutex_lock(&progress->lock);
+    progress->is_ended = true;
+    if (progress->has_ticker)
+        pthread_cond_signal(&progress->ended);
+    pthread_mutex_unlock(&progress->lock);
+    if (progress->has_ticker)
+        pthread_join(progress->ticker, NULL);
     cli_progress_clear(progress);
     pthread_mutex_destroy(&progress->lock);
     free(progress->devices);

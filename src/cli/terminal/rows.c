@@ -30,11 +30,12 @@ void cli_print_table(const json_t *rows, const struct nd_report_column *columns)
     free(json);
 }
 
-void cli_print_json(enum nd_document kind, const json_t *members)
+void cli_print_json(enum nd_document kind, json_t *members)
 {
-    char *json = json_dumps(members, JSON_COMPACT);
+    char *json = members != NULL ? json_dumps(members, JSON_COMPACT) : NULL;
     char *text = json != NULL ? nd_report_document(kind, json) : NULL;
     free(json);
+    json_decref(members);
     if (text == NULL)
         cli_errors_lost_memory();
     else
@@ -98,7 +99,6 @@ int cli_print_rows(enum nd_document kind, const char *name, json_t *rows,
     if (members == NULL)
         return cli_fail_memory();
     cli_print_json(kind, members);
-    json_decref(members);
     return 0;
 }
 

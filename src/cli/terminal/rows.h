@@ -18,9 +18,10 @@ void cli_row_set(json_t *row, const char *key, json_t *value);
  * columns. */
 void cli_print_table(const json_t *rows, const struct nd_report_column *columns);
 
-/* Prints a JSON document of this kind with these members, indented, doubles round-tripping, with a final
- * newline. A document that is printed after an error was reported holds it as "error". */
-void cli_print_json(enum nd_document kind, const json_t *members);
+/* Prints a JSON document of this kind with these members, which it takes over, indented, doubles
+ * round-tripping, with a final newline. A document that is printed after an error was reported holds it as
+ * "error". */
+void cli_print_json(enum nd_document kind, json_t *members);
 
 /* Prints JSON that the library made; nothing where a part of it was lost for want of memory. */
 void cli_print_document(const char *json);

@@ -155,11 +155,9 @@ static enum nd_status look_at_tensor(const struct nd_capture *capture, struct nd
                                      struct nd_error *err)
 {
     struct tally tally = {.encoding = use->encoding, .tensor = nd_capture_tensor(capture, use->tensor)};
-    enum nd_status status = find_channels(&tally, err);
-    if (status != ND_OK)
-        return status;
-    tally.seen = nd_calloc(tally.n_channels, sizeof *tally.seen);
-    ND_TRY_MEMORY(tally.seen != NULL, err);
+    ND_TRY(find_channels(&tally, err));
+    ND_FREED struct seen *seen = tally.seen = nd_calloc(tally.n_channels, sizeof *tally.seen);
+    ND_TRY_MEMORY(seen != NULL, err);
     for (size_t c = 0; c < tally.n_channels; c++) {
         double scale = (double)use->encoding->quant.scale[c];
         double low = qvalue_low(use->encoding) - (double)use->encoding->quant.zero_point[c];
@@ -168,13 +166,11 @@ static enum nd_status look_at_tensor(const struct nd_capture *capture, struct nd
                                       .low = scale * low,
                                       .high = scale * (low + ldexp(1, use->encoding->bits) - 1)};
     }
-    for (size_t p = 0; p < nd_capture_n_probes(capture) && status == ND_OK; p++)
+    for (size_t p = 0; p < nd_capture_n_probes(capture); p++)
         if (nd_capture_has_outputs(capture, p, use->tensor))
-            status = look_at_probe(&tally, capture, p, use->tensor, err);
-    if (status == ND_OK)
-        summarise(&tally, use);
-    free(tally.seen);
-    return status;
+            ND_TRY(look_at_probe(&tally, capture, p, use->tensor, err));
+    summarise(&tally, use);
+    return ND_OK;
 }
 
 /* Whether the tensor's own parameters mean the same reals. */
@@ -308,31 +304,31 @@ static enum nd_status add_library(const struct nd_capture *capture, const struct
     return nd_config_add(list, nd_config_join("library.", "", nd_path_base(attr->string)), nd_strdup(id), err);
 }
 
+static void deinit_list(struct nd_config_list *list)
+{
+    nd_config_deinit(&(struct nd_config){.n = list->n, .items = list->items});
+}
+
 enum nd_status nd_config_of_capture(const struct nd_capture *capture, struct nd_config *out,
                                     struct nd_error *err)
 {
-    struct nd_config_list list = {0};
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < nd_capture_n_attrs(capture); i++) {
+    ND_CLEANUP(deinit_list) struct nd_config_list list = {0};
+    for (size_t i = 0; i < nd_capture_n_attrs(capture); i++) {
         const struct nd_attr *attr = nd_capture_attr(capture, i);
-        status = add_library(capture, attr, &list, err);
-        if (status == ND_OK && is_setting(attr))
-            status = nd_config_add(&list, nd_config_join(attr->group, ".", attr->key), value_text(attr), err);
+        ND_TRY(add_library(capture, attr, &list, err));
+        if (is_setting(attr))
+            ND_TRY(nd_config_add(&list, nd_config_join(attr->group, ".", attr->key), value_text(attr), err));
     }
     static const char *const texts[][2] = {{ND_CONFIG_HTP_INNER, "htp"}, {ND_CONFIG_HTP_OUTER, "htp_outer"}};
-    for (size_t i = 0; status == ND_OK && i < 2; i++) {
+    for (size_t i = 0; i < 2; i++) {
         const char *text = nd_capture_string(capture, "runtime", texts[i][0]);
         if (text != NULL)
-            status = nd_config_flatten(&list, texts[i][1], text, nd_capture_path(capture), err);
+            ND_TRY(nd_config_flatten(&list, texts[i][1], text, nd_capture_path(capture), err));
     }
-    struct nd_config config = {.n = list.n, .items = list.items};
-    if (status != ND_OK) {
-        nd_config_deinit(&config);
-        return status;
-    }
-    if (config.n > 0)
-        qsort(config.items, config.n, sizeof *config.items, nd_compare_texts);
-    *out = config;
+    if (list.n > 0)
+        qsort(list.items, list.n, sizeof *list.items, nd_compare_texts);
+    *out = (struct nd_config){.n = list.n, .items = list.items};
+    list = (struct nd_config_list){0};
     return ND_OK;
 }
 
@@ -443,16 +439,13 @@ static enum nd_status flatten_object(struct nd_config_list *list, const char *pr
 {
     const char *key;
     json_t *value;
-    enum nd_status status = ND_OK;
     json_object_foreach((json_t *)(uintptr_t)object, key, value) {
         bool is_old = strcmp(key, "graphs") == 0 && json_is_object(value);
-        char *name = nd_config_join(prefix, ".", is_old ? "graphs[0]" : key);
-        status = name != NULL ? flatten(list, name, value, err) : nd_fail_memory(err);
-        free(name);
-        if (status != ND_OK)
-            break;
+        ND_FREED char *name = nd_config_join(prefix, ".", is_old ? "graphs[0]" : key);
+        ND_TRY_MEMORY(name != NULL, err);
+        ND_TRY(flatten(list, name, value, err));
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status flatten(struct nd_config_list *list, const char *prefix, const json_t *value,
@@ -460,7 +453,6 @@ static enum nd_status flatten(struct nd_config_list *list, const char *prefix, c
 {
     size_t i;
     const json_t *item;
-    enum nd_status status = ND_OK;
     if (json_is_object(value))
         return flatten_object(list, prefix, value, err);
     if (!json_is_array(value)) {
@@ -471,13 +463,11 @@ static enum nd_status flatten(struct nd_config_list *list, const char *prefix, c
     json_array_foreach(value, i, item) {
         char index[32];
         snprintf(index, sizeof index, "[%zu]", i);
-        char *name = nd_config_join(prefix, "", index);
-        status = name != NULL ? flatten(list, name, item, err) : nd_fail_memory(err);
-        free(name);
-        if (status != ND_OK)
-            break;
+        ND_FREED char *name = nd_config_join(prefix, "", index);
+        ND_TRY_MEMORY(name != NULL, err);
+        ND_TRY(flatten(list, name, item, err));
     }
-    return status;
+    return ND_OK;
 }
 
 enum nd_status nd_config_flatten(struct nd_config_list *list, const char *prefix, const char *text,
@@ -517,24 +507,21 @@ static enum nd_status read_inner(const char *outer_path, const char *name, char 
 enum nd_status nd_htp_config_read(const char *path, struct nd_htp_config *out, struct nd_error *err)
 {
     ND_CLEANUP(nd_htp_config_deinit) struct nd_htp_config config = {0};
-    json_t *root = NULL;
-    enum nd_status status = read_text(path, &config.inner, &root, err);
+    json_auto_t *root = NULL;
+    ND_TRY(read_text(path, &config.inner, &root, err));
     const json_t *extensions = json_object_get(root, "backend_extensions");
     const json_t *name = json_object_get(extensions, "config_file_path");
-    bool is_outer = extensions != NULL || json_object_get(root, "context_configs") != NULL ||
-                    json_object_get(root, "graph_configs") != NULL;
-    if (status == ND_OK && is_outer) {
-        config.outer = config.inner;
-        config.inner = NULL;
-        if (json_is_string(name))
-            status = read_inner(path, json_string_value(name), &config.inner, err);
-        else if (extensions != NULL)
-            status =
-                nd_fail(err, ND_E_CONFIG_FORMAT, path,
-                        "HTP configuration '%s': key 'backend_extensions.config_file_path' is no text", path);
-    }
-    json_decref(root);
-    return status == ND_OK ? ND_GIVE(out, config) : status;
+    if (extensions == NULL && json_object_get(root, "context_configs") == NULL &&
+        json_object_get(root, "graph_configs") == NULL)
+        return ND_GIVE(out, config);
+    config.outer = config.inner;
+    config.inner = NULL;
+    if (json_is_string(name))
+        ND_TRY(read_inner(path, json_string_value(name), &config.inner, err));
+    else if (extensions != NULL)
+        return nd_fail(err, ND_E_CONFIG_FORMAT, path,
+                       "HTP configuration '%s': key 'backend_extensions.config_file_path' is no text", path);
+    return ND_GIVE(out, config);
 }
 
 void nd_htp_config_deinit(struct nd_htp_config *config)

@@ -11,6 +11,7 @@
 #include "core/memory.h"
 #include "core/processes/parallel.h"
 #include "core/text/strbuf.h"
+#include "npudiff/core/parse.h"
 
 void nd_classes_make(size_t n, const bool *has_data, bool (*is_equal)(const void *context, size_t a, size_t b),
                      const void *context, int *classes)
@@ -42,40 +43,34 @@ static bool tensor_is_equal(const void *context, size_t a, size_t b)
 }
 
 /* All common samples of all probes have equal digests, and there is at least one. */
-static enum nd_status has_equal_digests(const struct nd_aligned_captures *alignment, size_t tensor, size_t a,
-                                        size_t b, bool *equal, struct nd_error *err)
+static bool has_equal_digests(const struct nd_aligned_captures *alignment, size_t tensor, size_t a, size_t b)
 {
     size_t n_total = 0;
-    *equal = false;
     for (size_t p = 0; p < alignment->n_probes; p++) {
         bool in_a = nd_aligned_probe(alignment, p, a) != NULL, in_b = nd_aligned_probe(alignment, p, b) != NULL;
         if (!in_a && !in_b)
             continue;
-        size_t n_common;
-        char *reason;
-        ND_TRY(nd_align_samples(alignment, p, a, b, &n_common, &reason, err));
-        free(reason);
+        size_t n_common = nd_align_n_common(alignment, p, a, b);
         bool is_unlike = n_common == 0 && (in_a != in_b || (nd_aligned_probe(alignment, p, a)->n_samples > 0 &&
                                                             nd_aligned_probe(alignment, p, b)->n_samples > 0));
         if (is_unlike)
-            return ND_OK; /* the probe is missing in one, or was fed otherwise */
+            return false; /* the probe is missing in one, or was fed otherwise */
         for (size_t s = 0; s < n_common; s++)
             if (!nd_aligned_is_equal(alignment, tensor, p, a, b, s))
-                return ND_OK;
+                return false;
         n_total += n_common;
     }
-    *equal = n_total > 0;
-    return ND_OK;
+    return n_total > 0;
 }
 
 static enum nd_status compare_digests(const struct nd_aligned_captures *alignment, size_t tensor, size_t a,
                                       size_t b, bool *equal, struct nd_error *err)
 {
     bool is_alike;
-    *equal = false;
     ND_TRY(nd_align_is_alike(nd_aligned_tensor(alignment, tensor, a), nd_aligned_tensor(alignment, tensor, b),
                              &is_alike, err));
-    return is_alike ? has_equal_digests(alignment, tensor, a, b, equal, err) : ND_OK;
+    *equal = is_alike && has_equal_digests(alignment, tensor, a, b);
+    return ND_OK;
 }
 
 static bool has_samples(const struct nd_aligned_captures *alignment, size_t tensor, size_t capture)
@@ -93,25 +88,20 @@ static enum nd_status find_classes_of_tensor(const struct nd_aligned_captures *a
                                              struct nd_compared_tensor *compared, struct nd_error *err)
 {
     size_t n = alignment->n_captures;
-    struct tensor_equality equality = {.n = n, .agrees = nd_calloc(n * n, sizeof(bool))};
-    ND_FREED bool *has_data = nd_calloc(n, sizeof *has_data);
+    ND_FREED bool *agrees = nd_calloc(n * n, sizeof *agrees), *has_data = nd_calloc(n, sizeof *has_data);
     ND_FREED int *classes = nd_calloc(n, sizeof *classes);
-    enum nd_status status = ND_OK;
-    if (equality.agrees == NULL || has_data == NULL || classes == NULL)
-        status = nd_fail_memory(err);
-    for (size_t i = 0; i < n && status == ND_OK; i++)
+    struct tensor_equality equality = {.n = n, .agrees = agrees};
+    ND_TRY_MEMORY(agrees != NULL && has_data != NULL && classes != NULL, err);
+    for (size_t i = 0; i < n; i++)
         has_data[i] = has_samples(alignment, tensor, i);
-    for (size_t a = 0; a < n && status == ND_OK; a++)
-        for (size_t b = a + 1; b < n && status == ND_OK; b++)
+    for (size_t a = 0; a < n; a++)
+        for (size_t b = a + 1; b < n; b++)
             if (has_data[a] && has_data[b])
-                status = compare_digests(alignment, tensor, a, b, &equality.agrees[a * n + b], err);
-    if (status == ND_OK) {
-        nd_classes_make(n, has_data, tensor_is_equal, &equality, classes);
-        for (size_t i = 0; i < n; i++)
-            compared->devices[i].class_id = classes[i];
-    }
-    free(equality.agrees);
-    return status;
+                ND_TRY(compare_digests(alignment, tensor, a, b, &agrees[a * n + b], err));
+    nd_classes_make(n, has_data, tensor_is_equal, &equality, classes);
+    for (size_t i = 0; i < n; i++)
+        compared->devices[i].class_id = classes[i];
+    return ND_OK;
 }
 
 /* Whether the tensor is not repeatable on one of two devices that have it: that they differ there then shows
@@ -249,7 +239,28 @@ static enum nd_status prepare_tensors(const struct nd_aligned_captures *alignmen
         struct nd_compared_tensor *tensor = &comparison->tensors[e];
         struct nd_gate_values gate =
             nd_gates_resolve(options->gates, tensor->name, nd_dtype_is_float(tensor->dtype));
-        tensor->gate = nd_gate_describe(&gate);
+        /* "bit-equal", "lsb <= 1", "ulp <= 4, |d| <= 0.1 + 0.01 |ref|" in new memory, NULL when out of memory.
+         */
+        ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf text = {0};
+        const char *separator = "";
+        char number[32];
+        if (gate.bitwise) {
+            nd_strbuf_puts(&text, "bit-equal");
+            separator = ", ";
+        }
+        if (gate.has_lsb) {
+            nd_strbuf_printf(&text, "%slsb <= %llu", separator, (unsigned long long)gate.lsb);
+            separator = ", ";
+        }
+        if (gate.has_ulp) {
+            nd_strbuf_printf(&text, "%sulp <= %llu", separator, (unsigned long long)gate.ulp);
+            separator = ", ";
+        }
+        if (gate.has_tolerance) {
+            nd_strbuf_printf(&text, "%s|d| <= %s", separator, nd_format_double(gate.atol, number));
+            nd_strbuf_printf(&text, " + %s |ref|", nd_format_double(gate.rtol, number));
+        }
+        tensor->gate = nd_strbuf_take(&text);
         ND_TRY_MEMORY(tensor->gate != NULL, err);
         ND_TRY(find_classes_of_tensor(alignment, e, tensor, err));
     }
@@ -393,32 +404,39 @@ static void widen(const struct channel_work *w, size_t c, struct nd_difference_p
     place->coordinates[w->axis] = (int64_t)c;
 }
 
-/* The samples of several probes have no signal in common: section 7. */
-static void leave_out_signal(struct nd_difference *d)
+/* What needs a signal, taken from another difference; NULL: there is none, and all are NaN. */
+static void nd_signal_copy(const struct nd_difference *from, struct nd_difference *to)
 {
-    d->has_signal = false;
-    nd_signal_copy(NULL, d);
+    for (size_t i = 0; i < nd_n_measures(); i++) {
+        const struct nd_measure *measure = nd_measure(i);
+        if (measure->need == ND_NEEDS_SIGNAL || measure->need == ND_NEEDS_GAIN)
+            *(double *)(void *)((char *)to + measure->offset) =
+                from != NULL ? nd_measure_value(measure, from) : NAN;
+    }
+    to->has_gain = from != NULL && from->has_gain;
 }
 
 static enum nd_status finish(struct channel_work *w, struct nd_compared_pair *pair, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     size_t n_differing = 0;
     for (size_t p = 0; p < w->alignment->n_probes; p++)
         n_differing += pair->probes[p].difference.n_samples_differing > 0;
     pair->channels = nd_calloc(w->n_channels, sizeof *pair->channels);
     ND_TRY_MEMORY(pair->channels != NULL, err);
     pair->n_channels = w->n_channels;
-    for (size_t c = 0; c < w->n_channels && status == ND_OK; c++) {
+    for (size_t c = 0; c < w->n_channels; c++) {
         struct nd_difference *d = &pair->channels[c];
-        status = nd_pair_state_finish(w->states[c], &w->contexts[c], d, err);
-        if (status == ND_OK && n_differing > 1)
-            leave_out_signal(d);
+        ND_TRY(nd_pair_state_finish(w->states[c], &w->contexts[c], d, err));
+        if (n_differing > 1) {
+            /* The samples of several probes have no signal in common: section 7. */
+            d->has_signal = false;
+            nd_signal_copy(NULL, d);
+        }
         widen(w, c, &d->first);
         for (size_t i = 0; i < d->n_worst; i++)
             widen(w, c, &d->worst[i].place);
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status compare_pair(struct channel_work *w, struct nd_compared_pair *pair, struct nd_error *err)

@@ -207,9 +207,8 @@ static enum nd_status load_state(const struct nd_parts *parts, size_t part, cons
     if (status == ND_OK && !has_places(job, read))
         status = nd_fail(err, ND_E_COMPARE_PART, NULL, "a state names an element that is not there");
     if (status == ND_OK)
-        status = nd_pair_state_merge(pair->state, read, err);
-    else
-        nd_error_context(err, "reading '%s'", parts->paths[part]);
+        return nd_pair_state_merge(pair->state, read, err);
+    nd_error_context(err, "reading '%s'", parts->paths[part]);
     return status;
 }
 
@@ -277,6 +276,18 @@ static enum nd_status nd_parts_load_top1(const struct nd_parts *parts, struct nd
             return nd_fail(err, ND_E_COMPARE_PART, parts->paths[part],
                            "the accuracy counts in '%s' are malformed", parts->paths[part]);
     }
+    return ND_OK;
+}
+
+static enum nd_status nd_output_rows_add(struct nd_output_rows *rows, size_t tensor, size_t probe,
+                                         size_t first_sample, size_t end_sample, struct nd_error *err)
+{
+    int64_t **classes = nd_calloc(rows->n_captures, sizeof(int64_t *));
+    if (classes == NULL || !nd_grow((void **)&rows->rows, &rows->capacity, rows->n + 1, sizeof *rows->rows)) {
+        free(classes);
+        return nd_fail_memory(err);
+    }
+    rows->rows[rows->n++] = (struct nd_output_row){tensor, probe, first_sample, end_sample, classes};
     return ND_OK;
 }
 
@@ -491,21 +502,18 @@ static enum nd_status deliver_classes(struct nd_delivery *delivery, const struct
 static enum nd_status nd_deliver(struct nd_delivery *delivery, struct nd_compare_job *job, struct nd_error *err)
 {
     size_t n_pairs = delivery->comparison->n_pairs;
-    enum nd_status status = gather(job, err);
-    if (status == ND_OK)
-        count_whole_samples(job);
-    if (status == ND_OK && delivery->options->merge != NULL)
-        status = nd_parts_load(delivery->options->merge, job, n_pairs, err);
-    for (size_t p = 0; p < n_pairs && status == ND_OK; p++)
+    ND_TRY(gather(job, err));
+    count_whole_samples(job);
+    if (delivery->options->merge != NULL)
+        ND_TRY(nd_parts_load(delivery->options->merge, job, n_pairs, err));
+    for (size_t p = 0; p < n_pairs; p++)
         if (job->pair_of[p] != SIZE_MAX)
-            status = deliver_pair(delivery, job, p, err);
-    if (status == ND_OK)
-        status = deliver_classes(delivery, job, err);
+            ND_TRY(deliver_pair(delivery, job, p, err));
+    ND_TRY(deliver_classes(delivery, job, err));
     for (size_t i = 0; i < job->n_pairs; i++)
         nd_pair_state_destroy(&job->pairs[i].state);
-    if (status == ND_OK && --delivery->tensors[job->tensor].n_jobs_left == 0)
-        status = finish_tensor(delivery, job->tensor, err);
-    return status;
+    return --delivery->tensors[job->tensor].n_jobs_left == 0 ? finish_tensor(delivery, job->tensor, err)
+                                                             : ND_OK;
 }
 
 enum { DEFAULT_MEMORY = 512 << 20, WORKER_MEMORY = 3 << 20 };
@@ -668,6 +676,18 @@ static enum nd_status run(struct engine *engine, struct nd_error *err)
         status = unchanged != ND_OK ? unchanged : status;
     }
     return status;
+}
+
+/* Appends an empty row. */
+static void nd_output_rows_deinit(struct nd_output_rows *rows)
+{
+    for (size_t i = 0; i < rows->n; i++) {
+        for (size_t c = 0; c < rows->n_captures; c++)
+            free(rows->rows[i].classes[c]);
+        free(rows->rows[i].classes);
+    }
+    free(rows->rows);
+    *rows = (struct nd_output_rows){0};
 }
 
 enum nd_status nd_engine_run(const struct nd_aligned_captures *alignment,

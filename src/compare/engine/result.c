@@ -96,7 +96,7 @@ static enum nd_status nd_device_describe(const struct nd_capture *capture, struc
                                          struct nd_error *err)
 {
     const char *path = nd_capture_path(capture);
-    char *environment = nd_capture_environment(capture);
+    device->environment = nd_capture_environment(capture);
     const char *uri = first_of(nd_capture_string(capture, "device", "uri"), NULL);
     struct {
         char **field;
@@ -112,15 +112,9 @@ static enum nd_status nd_device_describe(const struct nd_capture *capture, struc
                                     nd_capture_string(capture, "runtime", "version"))},
         {&device->kind, first_of(nd_capture_string(capture, "device", "kind"), NULL)},
     };
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        enum nd_status status = nd_text_set(texts[i].field, err, "%s", texts[i].value);
-        if (status != ND_OK) {
-            free(environment);
-            return status;
-        }
-    }
-    device->environment = environment;
-    ND_TRY_MEMORY(environment != NULL, err);
+    ND_TRY_MEMORY(device->environment != NULL, err);
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        ND_TRY(nd_text_set(texts[i].field, err, "%s", texts[i].value));
     device->status = nd_capture_state(capture);
     device->first_tensor = SIZE_MAX;
     for (size_t p = 0; p < nd_capture_n_probes(capture); p++) {
@@ -158,23 +152,6 @@ static enum nd_status nd_devices_number_labels(struct nd_compared_device *device
     return ND_OK;
 }
 
-/* Whether a tensor was computed by the CPU provider on a device that says that it is something else than a CPU
- * or a reference. Model inputs are expected there. */
-static bool nd_device_fell_back(const struct nd_compared_device *device, const struct nd_tensor *tensor,
-                                const char *provider)
-{
-    /* an import may not say what it is */
-    bool is_expected = ND_IS_ONE_OF(device->kind, "", "cpu", "reference", "import");
-    return !is_expected && !tensor->is_model_input && strcmp(provider, "CPUExecutionProvider") == 0;
-}
-
-static void nd_compared_device_deinit(struct nd_compared_device *device)
-{
-    ND_FREE_ALL(device->uri, device->label, device->capture, device->content_digest, device->chipset,
-                device->runtime, device->kind, device->environment, device->failure, device->configuration);
-    *device = (struct nd_compared_device){0};
-}
-
 static enum nd_status describe_probes(const struct nd_aligned_captures *alignment,
                                       struct nd_comparison *comparison, struct nd_error *err)
 {
@@ -208,7 +185,12 @@ static enum nd_status describe_on_devices(const struct nd_aligned_captures *alig
         on->exists = described != NULL;
         if (described == NULL)
             continue;
-        on->is_on_cpu = nd_device_fell_back(&comparison->devices[c], described, provider);
+        /* Whether a tensor was computed by the CPU provider on a device that says that it is something else
+         * than a CPU or a reference. Model inputs are expected there. */
+        /* an import may not say what it is */
+        bool is_expected = ND_IS_ONE_OF(comparison->devices[c].kind, "", "cpu", "reference", "import");
+        on->is_on_cpu =
+            !is_expected && !described->is_model_input && strcmp(provider, "CPUExecutionProvider") == 0;
         nd_repeats_count(alignment, e, c, on);
         comparison->devices[c].n_unstable_tensors += on->n_unstable > 0;
         comparison->devices[c].n_cpu_tensors += on->is_on_cpu;
@@ -314,8 +296,12 @@ void nd_comparison_destroy(struct nd_comparison **comparison)
         return;
     for (size_t i = 0; i < c->n_tensors; i++)
         tensor_deinit(c, &c->tensors[i]);
-    for (size_t i = 0; i < c->n_devices; i++)
-        nd_compared_device_deinit(&c->devices[i]);
+    for (size_t i = 0; i < c->n_devices; i++) {
+        struct nd_compared_device *device = &c->devices[i];
+        ND_FREE_ALL(device->uri, device->label, device->capture, device->content_digest, device->chipset,
+                    device->runtime, device->kind, device->environment, device->failure, device->configuration);
+        *device = (struct nd_compared_device){0};
+    }
     for (size_t i = 0; i < c->n_probes; i++)
         free(c->probes[i].name);
     for (size_t i = 0; i < c->n_top1; i++) {

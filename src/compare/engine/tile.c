@@ -3,7 +3,7 @@
 #include "compare/engine/engine.h"
 
 #include "capture/read/view.h"
-#include "compare/metrics/permutation.h"
+#include "compare/metrics/layout.h"
 #include "core/memory.h"
 #include "core/tensors/digest_internal.h"
 
@@ -424,15 +424,6 @@ static size_t find_equal(const struct nd_worker *w, const struct nd_compare_job 
 
 enum { GROUP_ELEMS = 16 * ND_BLOCK };
 
-/* Most blocks are equal: several are compared at once, which also reads each file in longer runs. */
-static void compare_group(struct nd_worker *w, const struct nd_compare_job *job,
-                          const struct nd_tile_range *range, size_t sample, size_t first, size_t n)
-{
-    for (size_t i = 0; i < job->n_streams; i++)
-        if (w->of[i].is_needed)
-            w->of[i].equal_in[IN_GROUP] = find_equal(w, job, range, i, sample, first, n, IN_GROUP);
-}
-
 /* Blocks that are equal share what is known of one side. */
 static void load_block(struct nd_worker *w, const struct nd_compare_job *job, const struct nd_tile_range *range,
                        size_t sample, size_t first, size_t n)
@@ -535,8 +526,14 @@ static enum nd_status compare_sample(struct nd_worker *w, struct nd_compare_job 
             nd_side_init(&w->of[i].side);
     for (size_t first = range->first; first < range->end; first += ND_BLOCK) {
         size_t left = range->end - first;
-        if ((first - range->first) % GROUP_ELEMS == 0)
-            compare_group(w, job, range, sample, first, left < GROUP_ELEMS ? left : GROUP_ELEMS);
+        if ((first - range->first) % GROUP_ELEMS == 0) {
+            /* Most blocks are equal: several are compared at once, which also reads each file in longer runs.
+             */
+            size_t n = left < GROUP_ELEMS ? left : GROUP_ELEMS;
+            for (size_t i = 0; i < job->n_streams; i++)
+                if (w->of[i].is_needed)
+                    w->of[i].equal_in[IN_GROUP] = find_equal(w, job, range, i, sample, first, n, IN_GROUP);
+        }
         compare_block(w, job, range, sample, first, left < ND_BLOCK ? left : ND_BLOCK);
     }
     for (size_t i = 0; i < job->n_streams; i++)

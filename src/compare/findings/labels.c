@@ -6,7 +6,7 @@
 #include <math.h>
 
 #include "arithmetic/operators/array.h"
-#include "compare/metrics/permutation.h"
+#include "compare/metrics/layout.h"
 #include "core/memory.h"
 #include "core/tensors/scales.h"
 #include "core/text/strbuf.h"
@@ -148,41 +148,35 @@ static enum nd_status read_probe(struct looking *l, size_t probe, size_t n_sampl
     size_t sample_bytes = l->n_elems * l->elem_bytes; /* of a stored tensor, so it fits */
     size_t n_at_once = sample_bytes > 0 && sample_bytes < BLOCK_BYTES ? BLOCK_BYTES / sample_bytes : 1;
     n_at_once = n_at_once < n_samples ? n_at_once : n_samples;
-    void *buffers[2] = {nd_tensor_alloc(n_at_once * sample_bytes), nd_tensor_alloc(n_at_once * sample_bytes)};
-    enum nd_status status = buffers[0] != NULL && buffers[1] != NULL ? ND_OK : nd_fail_memory(err);
+    ND_FREED void *ref = nd_tensor_alloc(n_at_once * sample_bytes);
+    ND_FREED void *test = nd_tensor_alloc(n_at_once * sample_bytes);
+    ND_TRY_MEMORY(ref != NULL && test != NULL, err);
     const struct nd_probe_values tensors[2] = {nd_aligned_values(a, l->tensor, probe, l->ref_capture),
                                                nd_aligned_values(a, l->tensor, probe, l->test_capture)};
-    for (size_t s = 0; status == ND_OK && s < n_samples; s += n_at_once) {
+    for (size_t s = 0; s < n_samples; s += n_at_once) {
         size_t n = n_samples - s < n_at_once ? n_samples - s : n_at_once;
-        for (size_t k = 0; status == ND_OK && k < 2; k++)
-            status = nd_capture_read_verified(&tensors[k], s, n, buffers[k], err);
-        if (status == ND_OK)
-            (l->floats != ND_DTYPE_NONE ? count_floats : count)(l, buffers[0], buffers[1], n * l->n_elems);
+        ND_TRY(nd_capture_read_verified(&tensors[0], s, n, ref, err));
+        ND_TRY(nd_capture_read_verified(&tensors[1], s, n, test, err));
+        (l->floats != ND_DTYPE_NONE ? count_floats : count)(l, ref, test, n * l->n_elems);
     }
-    ND_FREE_ALL(buffers[0], buffers[1]);
-    return status;
+    return ND_OK;
 }
 
 /* Counts over all samples that both have. *is_whole: every probe and sample of both. */
 static enum nd_status read_all(struct looking *l, bool *is_whole, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     *is_whole = true;
-    for (size_t p = 0; status == ND_OK && p < l->alignment->n_probes; p++) {
-        char *reason = NULL;
+    for (size_t p = 0; p < l->alignment->n_probes; p++) {
+        ND_FREED char *reason = NULL;
         size_t n = 0;
-        status = nd_align_samples(l->alignment, p, l->ref_capture, l->test_capture, &n, &reason, err);
-        *is_whole = *is_whole && reason == NULL;
-        free(reason);
-        if (status != ND_OK || n == 0)
-            continue;
-        if (nd_aligned_has_values(l->alignment, l->tensor, p, l->ref_capture) &&
-            nd_aligned_has_values(l->alignment, l->tensor, p, l->test_capture))
-            status = read_probe(l, p, n, err);
-        else
-            *is_whole = false;
+        ND_TRY(nd_align_samples(l->alignment, p, l->ref_capture, l->test_capture, &n, &reason, err));
+        bool has_both = n > 0 && nd_aligned_has_values(l->alignment, l->tensor, p, l->ref_capture) &&
+                        nd_aligned_has_values(l->alignment, l->tensor, p, l->test_capture);
+        *is_whole = *is_whole && reason == NULL && (n == 0 || has_both);
+        if (has_both)
+            ND_TRY(read_probe(l, p, n, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* ---- what it says ---- */
@@ -420,22 +414,18 @@ struct side {
 static enum nd_status read_first(const struct nd_aligned_captures *alignment, size_t tensor,
                                  const size_t captures[2], struct side sides[2], struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t p = 0; p < alignment->n_probes && status == ND_OK && sides[0].bytes == NULL; p++) {
-        char *reason = NULL;
-        size_t n = 0;
-        status = nd_align_samples(alignment, p, captures[0], captures[1], &n, &reason, err);
-        free(reason);
-        bool has_both = n > 0 && nd_aligned_has_values(alignment, tensor, p, captures[0]) &&
+    for (size_t p = 0; p < alignment->n_probes && sides[0].bytes == NULL; p++) {
+        bool has_both = nd_align_n_common(alignment, p, captures[0], captures[1]) > 0 &&
+                        nd_aligned_has_values(alignment, tensor, p, captures[0]) &&
                         nd_aligned_has_values(alignment, tensor, p, captures[1]);
-        for (size_t k = 0; k < 2 && has_both && status == ND_OK; k++) {
+        for (size_t k = 0; k < 2 && has_both; k++) {
             const struct nd_probe_values values = nd_aligned_values(alignment, tensor, p, captures[k]);
             sides[k].bytes = nd_tensor_alloc(sides[k].n_bytes);
-            status = sides[k].bytes != NULL ? nd_capture_read_verified(&values, 0, 1, sides[k].bytes, err)
-                                            : nd_fail_memory(err);
+            ND_TRY_MEMORY(sides[k].bytes != NULL, err);
+            ND_TRY(nd_capture_read_verified(&values, 0, 1, sides[k].bytes, err));
         }
     }
-    return status;
+    return ND_OK;
 }
 
 /* Whether the bytes of one side are the other side's values, as many as it has, in that type. */
@@ -460,19 +450,6 @@ static enum nd_status is_read_as(const struct side *wrong, const struct side *ri
            nd_values_is_reading(x, reading, right->n_elems);
     free(x);
     return ND_OK;
-}
-
-static enum nd_status say_reading(const struct side *wrong, const struct side *right, enum nd_dtype type,
-                                  struct nd_compared_pair *pair, struct nd_error *err)
-{
-    struct nd_strbuf text = {0};
-    nd_strbuf_printf(
-        &text, "'%s' calls the bytes %zu %s; read as %zu %s they are the values of '%s': the type is wrong",
-        wrong->device, wrong->n_elems, nd_dtype_name(wrong->tensor->dtype), right->n_elems, nd_dtype_name(type),
-        right->device);
-    free(pair->label);
-    pair->label = nd_strbuf_take(&text);
-    return pair->label != NULL ? nd_text_set(&pair->total.reason, err, "%s", pair->label) : nd_fail_memory(err);
 }
 
 /* The same bits in a different shape or layout: the reason says so, and nothing is compared. */
@@ -526,8 +503,19 @@ static enum nd_status look_at_readings(const struct nd_aligned_captures *alignme
         const struct side *wrong = &sides[k < ND_N_READINGS], *right = &sides[k >= ND_N_READINGS];
         bool is_so = false;
         status = is_read_as(wrong, right, nd_readings[k % ND_N_READINGS], &is_so, err);
-        if (status == ND_OK && is_so)
-            status = say_reading(wrong, right, nd_readings[k % ND_N_READINGS], pair, err);
+        if (status == ND_OK && is_so) {
+            enum nd_dtype type = nd_readings[k % ND_N_READINGS];
+            struct nd_strbuf text = {0};
+            nd_strbuf_printf(
+                &text,
+                "'%s' calls the bytes %zu %s; read as %zu %s they are the values of '%s': the type is wrong",
+                wrong->device, wrong->n_elems, nd_dtype_name(wrong->tensor->dtype), right->n_elems,
+                nd_dtype_name(type), right->device);
+            free(pair->label);
+            pair->label = nd_strbuf_take(&text);
+            status = pair->label != NULL ? nd_text_set(&pair->total.reason, err, "%s", pair->label)
+                                         : nd_fail_memory(err);
+        }
     }
     if (status == ND_OK && pair->label == NULL && sides[1].bytes != NULL)
         status = say_layout(sides, pair, err);
@@ -560,17 +548,13 @@ static enum nd_status look(const struct nd_aligned_captures *alignment, struct n
     for (int d = quant->n > 1 ? quant->axis + 1 : l.ref->shape.rank; d < l.ref->shape.rank; d++)
         l.inner *= (size_t)l.ref->shape.dims[d];
     l.inner = l.inner > 0 ? l.inner : 1;
-    enum nd_status status = nd_shape_n_elems(&l.ref->shape, &l.n_elems, err);
-    l.counts.seen = nd_calloc(N_SEEN, sizeof *l.counts.seen);
-    if (status == ND_OK && l.counts.seen == NULL)
-        status = nd_fail_memory(err);
-    if (status == ND_OK && l.n_elems > 0)
-        status = read_all(&l, &is_whole, err);
-    if (status == ND_OK)
-        status = l.floats != ND_DTYPE_NONE ? judge_floats(&l, comparison, pair, err)
-                                           : judge(&l, comparison, pair, is_whole, err);
-    free(l.counts.seen);
-    return status;
+    ND_TRY(nd_shape_n_elems(&l.ref->shape, &l.n_elems, err));
+    ND_FREED bool *seen = l.counts.seen = nd_calloc(N_SEEN, sizeof *l.counts.seen);
+    ND_TRY_MEMORY(seen != NULL, err);
+    if (l.n_elems > 0)
+        ND_TRY(read_all(&l, &is_whole, err));
+    return l.floats != ND_DTYPE_NONE ? judge_floats(&l, comparison, pair, err)
+                                     : judge(&l, comparison, pair, is_whole, err);
 }
 
 enum nd_status nd_labels_find(const struct nd_aligned_captures *alignment, struct nd_comparison *comparison,

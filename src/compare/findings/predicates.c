@@ -286,33 +286,29 @@ static enum nd_status count_tried(struct search *s, const size_t *hit, size_t n_
 
 /* ---- what is said ---- */
 
-static void put_number(struct nd_strbuf *out, const struct condition *c)
-{
-    const char *noun = c->fact->kind == ND_FACT_NAME_NUMBER ? c->fact->key
-                       : c->fact->kind == ND_FACT_RANK      ? "rank"
-                       : c->fact->kind == ND_FACT_DIMENSION ? "dimension "
-                       : c->fact->kind == ND_FACT_ELEMENTS  ? "element count"
-                                                            : "sample index";
-    nd_strbuf_printf(out, "with %s%s", noun, c->fact->kind == ND_FACT_DIMENSION ? c->fact->key : "");
-    if (c->relation <= AT_MOST)
-        nd_strbuf_printf(out, " %s %" PRId64,
-                         c->relation == EQUAL ? "=" : (c->relation == AT_LEAST ? ">=" : "<="), c->value);
-    else if (c->modulus == 2)
-        nd_strbuf_puts(out, c->relation == REMAINDER && c->value == 0 ? " even" : " odd");
-    else if (c->relation == REMAINDER && c->value != 0)
-        nd_strbuf_printf(out, " = %" PRId64 " modulo %" PRId64, c->value, c->modulus);
-    else
-        nd_strbuf_printf(out, " %sa multiple of %" PRId64, c->relation == REMAINDER ? "" : "not ", c->modulus);
-}
-
 static char *say(const struct condition *c)
 {
     const char *key = c->fact->key;
     struct nd_strbuf out = {0};
     bool is_not = c->relation == HAS_NOT;
-    if (is_numeric(c->fact->kind))
-        put_number(&out, c);
-    else if (c->fact->kind == ND_FACT_NAME_PART)
+    if (is_numeric(c->fact->kind)) {
+        const char *noun = c->fact->kind == ND_FACT_NAME_NUMBER ? c->fact->key
+                           : c->fact->kind == ND_FACT_RANK      ? "rank"
+                           : c->fact->kind == ND_FACT_DIMENSION ? "dimension "
+                           : c->fact->kind == ND_FACT_ELEMENTS  ? "element count"
+                                                                : "sample index";
+        nd_strbuf_printf(&out, "with %s%s", noun, c->fact->kind == ND_FACT_DIMENSION ? c->fact->key : "");
+        if (c->relation <= AT_MOST)
+            nd_strbuf_printf(&out, " %s %" PRId64,
+                             c->relation == EQUAL ? "=" : (c->relation == AT_LEAST ? ">=" : "<="), c->value);
+        else if (c->modulus == 2)
+            nd_strbuf_puts(&out, c->relation == REMAINDER && c->value == 0 ? " even" : " odd");
+        else if (c->relation == REMAINDER && c->value != 0)
+            nd_strbuf_printf(&out, " = %" PRId64 " modulo %" PRId64, c->value, c->modulus);
+        else
+            nd_strbuf_printf(&out, " %sa multiple of %" PRId64, c->relation == REMAINDER ? "" : "not ",
+                             c->modulus);
+    } else if (c->fact->kind == ND_FACT_NAME_PART)
         nd_strbuf_printf(&out, "%s '%s' in the name", is_not ? "without" : "with", key);
     else if (c->fact->kind == ND_FACT_NAME_BEGIN || c->fact->kind == ND_FACT_NAME_END)
         nd_strbuf_printf(&out, "with a name that %s with '%s'",
@@ -465,22 +461,18 @@ static enum nd_status open_reader(struct reader *r, size_t n, struct nd_error *e
 
 static enum nd_status read_all(struct reader *r, size_t n, double *sizes, bool *is_known, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
+    const size_t captures[2] = {0, r->test};
     size_t n_read = 0;
-    for (r->probe = 0; r->probe < r->alignment->n_probes && status == ND_OK && *is_known; r->probe++) {
-        char *reason = NULL;
-        size_t n_common = 0;
-        status = nd_align_samples(r->alignment, r->probe, 0, r->test, &n_common, &reason, err);
-        free(reason);
+    for (r->probe = 0; r->probe < r->alignment->n_probes && *is_known; r->probe++) {
+        size_t n_common = nd_align_n_common(r->alignment, r->probe, 0, r->test);
         *is_known = n_common == 0 || (nd_aligned_has_values(r->alignment, r->tensor, r->probe, 0) &&
                                       nd_aligned_has_values(r->alignment, r->tensor, r->probe, r->test));
         n_common = *is_known && n_common > n - n_read ? n - n_read : n_common;
-        for (size_t s = 0; s < n_common && status == ND_OK && *is_known; s += r->block) {
+        for (size_t s = 0; s < n_common && *is_known; s += r->block) {
             size_t n_block = n_common - s < r->block ? n_common - s : r->block;
-            status = read_block(r, s, n_block, err);
-            for (size_t i = 0; i < n_block && status == ND_OK; i++) {
+            ND_TRY(read_block(r, s, n_block, err));
+            for (size_t i = 0; i < n_block; i++) {
                 /* The values of a sample of the block. */
-                const size_t captures[2] = {0, r->test};
                 for (size_t k = 0; k < 2; k++)
                     nd_array_load(nd_aligned_tensor(r->alignment, r->tensor, captures[k])->dtype,
                                   r->bytes[k] + i * r->sample_bytes, r->n_elems, r->values[k]);
@@ -489,7 +481,7 @@ static enum nd_status read_all(struct reader *r, size_t n, double *sizes, bool *
         }
     }
     *is_known = *is_known && n_read == n;
-    return status;
+    return ND_OK;
 }
 
 /* Root mean square of test - reference of each of the n samples that nd_align_samples gives, probe after probe,
@@ -649,9 +641,15 @@ static bool is_cell(const struct nd_compared_tensor *tensor, const struct nd_com
            d->n_samples > 0 && (d->n_samples_differing == 0 || d->has_values);
 }
 
-static enum nd_status add_shape(struct nd_cells *cells, size_t cell, const struct nd_shape *shape,
-                                struct nd_error *err)
+static enum nd_status add_tensor(struct nd_cells *cells, size_t cell, const struct nd_compared_tensor *tensor,
+                                 struct nd_error *err)
 {
+    const char *type = nd_dtype_name(tensor->dtype);
+    ND_TRY(nd_cells_add(cells, cell, ND_FACT_TYPE, type, strlen(type), 0, err));
+    if (tensor->op_types[0] != '\0')
+        ND_TRY(nd_cells_add(cells, cell, ND_FACT_OPERATOR, tensor->op_types, strlen(tensor->op_types), 0, err));
+    ND_TRY(nd_cells_add_name(cells, cell, tensor->name, err));
+    const struct nd_shape *shape = &tensor->shape;
     int64_t n_elems = 1;
     if (shape->rank < 0)
         return ND_OK;
@@ -665,66 +663,11 @@ static enum nd_status add_shape(struct nd_cells *cells, size_t cell, const struc
     return nd_cells_add(cells, cell, ND_FACT_ELEMENTS, "", 0, n_elems, err);
 }
 
-static enum nd_status add_tensor(struct nd_cells *cells, size_t cell, const struct nd_compared_tensor *tensor,
-                                 struct nd_error *err)
-{
-    const char *type = nd_dtype_name(tensor->dtype);
-    ND_TRY(nd_cells_add(cells, cell, ND_FACT_TYPE, type, strlen(type), 0, err));
-    if (tensor->op_types[0] != '\0')
-        ND_TRY(nd_cells_add(cells, cell, ND_FACT_OPERATOR, tensor->op_types, strlen(tensor->op_types), 0, err));
-    ND_TRY(nd_cells_add_name(cells, cell, tensor->name, err));
-    return add_shape(cells, cell, &tensor->shape, err);
-}
-
 /* What is asked: of the tensors of a device (tensor: SIZE_MAX), or of the samples of one. */
 struct question {
     size_t device, tensor;
     bool is_of_size; /* which samples are grossly wrong, not which differ */
 };
-
-static void put_subject(const struct nd_comparison *comparison, const struct question *q, size_t n_wrong,
-                        size_t n, struct nd_strbuf *text)
-{
-    const char *label = comparison->devices[q->device].label;
-    if (q->tensor == SIZE_MAX)
-        nd_strbuf_printf(text, "the %zu wrong tensors of %zu on %s are exactly those ", n_wrong, n, label);
-    else
-        nd_strbuf_printf(text, "the %zu samples of %zu of '%s' that %s on %s are exactly those ", n_wrong, n,
-                         comparison->tensors[q->tensor].name,
-                         q->is_of_size ? "are wrong by more than rounding" : "differ", label);
-}
-
-/* Appends what was found, when anything was. */
-static enum nd_status note(struct nd_comparison *comparison, const struct question *q,
-                           const struct nd_cells *cells, struct nd_predicate *found, struct nd_error *err)
-{
-    struct nd_strbuf text = {0};
-    size_t n_wrong = 0, capacity = comparison->n_predicates;
-    if (found->n_conditions == 0)
-        return ND_OK;
-    ND_TRY_MEMORY(nd_grow((void **)&comparison->predicates, &capacity, comparison->n_predicates + 1,
-                          sizeof *comparison->predicates),
-                  err);
-    for (size_t i = 0; i < cells->n; i++)
-        n_wrong += cells->is_wrong[i];
-    put_subject(comparison, q, n_wrong, cells->n, &text);
-    nd_strbuf_printf(&text, "%s%s%s%s", found->conditions[0], found->n_conditions > 1 ? " and " : "",
-                     found->n_conditions > 1 ? found->conditions[1] : "",
-                     q->is_of_size ? "; all others differ by rounding at most" : "");
-    struct nd_compared_predicate *predicate = &comparison->predicates[comparison->n_predicates++];
-    *predicate = (struct nd_compared_predicate){.device = q->device,
-                                                .tensor = q->tensor,
-                                                .n_wrong = n_wrong,
-                                                .n = cells->n,
-                                                .n_conditions = found->n_conditions,
-                                                .log2_chance = found->log2_chance,
-                                                .text = nd_strbuf_take(&text)};
-    for (size_t i = 0; i < found->n_conditions; i++) {
-        predicate->conditions[i] = found->conditions[i];
-        found->conditions[i] = NULL;
-    }
-    return predicate->text != NULL ? ND_OK : nd_fail_memory(err);
-}
 
 /* No rule: a few samples are listed one by one. That is no guess, so chance has no part in it. */
 static enum nd_status list_samples(const struct nd_cells *cells, struct nd_predicate *out, struct nd_error *err)
@@ -752,7 +695,40 @@ static enum nd_status find_and_note(struct nd_comparison *comparison, const stru
     ND_TRY(nd_predicate_find(cells, &found, err));
     if (found.n_conditions == 0 && q->is_of_size && comparison->n_probes == 1)
         ND_TRY(list_samples(cells, &found, err));
-    return note(comparison, q, cells, &found, err);
+    /* Appends what was found, when anything was. */
+    struct nd_strbuf text = {0};
+    size_t n_wrong = 0, capacity = comparison->n_predicates;
+    if (found.n_conditions == 0)
+        return ND_OK;
+    ND_TRY_MEMORY(nd_grow((void **)&comparison->predicates, &capacity, comparison->n_predicates + 1,
+                          sizeof *comparison->predicates),
+                  err);
+    for (size_t i = 0; i < cells->n; i++)
+        n_wrong += cells->is_wrong[i];
+    size_t n = cells->n;
+    const char *label = comparison->devices[q->device].label;
+    if (q->tensor == SIZE_MAX)
+        nd_strbuf_printf(&text, "the %zu wrong tensors of %zu on %s are exactly those ", n_wrong, n, label);
+    else
+        nd_strbuf_printf(&text, "the %zu samples of %zu of '%s' that %s on %s are exactly those ", n_wrong, n,
+                         comparison->tensors[q->tensor].name,
+                         q->is_of_size ? "are wrong by more than rounding" : "differ", label);
+    nd_strbuf_printf(&text, "%s%s%s%s", found.conditions[0], found.n_conditions > 1 ? " and " : "",
+                     found.n_conditions > 1 ? found.conditions[1] : "",
+                     q->is_of_size ? "; all others differ by rounding at most" : "");
+    struct nd_compared_predicate *predicate = &comparison->predicates[comparison->n_predicates++];
+    *predicate = (struct nd_compared_predicate){.device = q->device,
+                                                .tensor = q->tensor,
+                                                .n_wrong = n_wrong,
+                                                .n = cells->n,
+                                                .n_conditions = found.n_conditions,
+                                                .log2_chance = found.log2_chance,
+                                                .text = nd_strbuf_take(&text)};
+    for (size_t i = 0; i < found.n_conditions; i++) {
+        predicate->conditions[i] = found.conditions[i];
+        found.conditions[i] = NULL;
+    }
+    return predicate->text != NULL ? ND_OK : nd_fail_memory(err);
 }
 
 static enum nd_status search_tensors(const struct nd_aligned_captures *alignment,
@@ -808,28 +784,22 @@ static enum nd_status search_samples(const struct nd_aligned_captures *alignment
 {
     size_t n_samples = comparison->tensors[tensor].pairs[test - 1].total.difference.n_samples;
     ND_FREED bool *is_wrong = nd_calloc(n_samples, sizeof *is_wrong);
+    ND_TRY_MEMORY(is_wrong != NULL, err);
     ND_CLEANUP(nd_cells_deinit) struct nd_cells cells = {.is_wrong = is_wrong, .n_searches = n_searches};
-    enum nd_status status = is_wrong != NULL ? ND_OK : nd_fail_memory(err);
-    for (size_t p = 0; p < alignment->n_probes && status == ND_OK; p++) {
-        char *reason = NULL;
-        size_t n = 0;
+    for (size_t p = 0; p < alignment->n_probes; p++) {
+        size_t n = nd_align_n_common(alignment, p, 0, test);
         const char *probe = alignment->probe_names[p];
-        status = nd_align_samples(alignment, p, 0, test, &n, &reason, err);
-        free(reason);
-        for (size_t s = 0; s < n && cells.n < n_samples && status == ND_OK; s++) {
+        for (size_t s = 0; s < n && cells.n < n_samples; s++) {
             is_wrong[cells.n] = !nd_aligned_is_equal(alignment, tensor, p, 0, test, s);
-            status = nd_cells_add(&cells, cells.n, ND_FACT_PROBE, probe, strlen(probe), 0, err);
-            if (status == ND_OK)
-                status = nd_cells_add(&cells, cells.n, ND_FACT_SAMPLE, "", 0, (int64_t)s, err);
+            ND_TRY(nd_cells_add(&cells, cells.n, ND_FACT_PROBE, probe, strlen(probe), 0, err));
+            ND_TRY(nd_cells_add(&cells, cells.n, ND_FACT_SAMPLE, "", 0, (int64_t)s, err));
             cells.n++;
         }
     }
     struct question question = {test, tensor, false};
-    if (status == ND_OK && cells.n == n_samples)
-        status = part_by_size(alignment, test, tensor, n_samples, is_wrong, &question.is_of_size, err);
-    if (status == ND_OK)
-        status = find_and_note(comparison, &question, &cells, err);
-    return status;
+    if (cells.n == n_samples)
+        ND_TRY(part_by_size(alignment, test, tensor, n_samples, is_wrong, &question.is_of_size, err));
+    return find_and_note(comparison, &question, &cells, err);
 }
 
 /* Samples may be told apart: by digests, or by the sizes of their differences. */

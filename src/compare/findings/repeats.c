@@ -174,20 +174,18 @@ enum nd_status nd_repeats_measure(const struct nd_aligned_captures *alignment,
                                   const struct nd_compare_options *options, const struct nd_kernels *kernels,
                                   struct nd_comparison *comparison, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t e = 0; e < comparison->n_tensors && status == ND_OK; e++) {
+    for (size_t e = 0; e < comparison->n_tensors; e++) {
         struct nd_compared_tensor *tensor = &comparison->tensors[e];
-        for (size_t c = 0; c < comparison->n_devices && status == ND_OK; c++) {
+        for (size_t c = 0; c < comparison->n_devices; c++) {
             struct nd_tensor_on_device *on = &tensor->devices[c];
             if (on->n_repeats_unequal == 0 || !has_values(alignment, e, c))
                 continue;
             struct work work = {.alignment = alignment, .tensor = e, .capture = c};
-            status =
-                nd_pair_context_make(nd_aligned_tensor(alignment, e, c), nd_aligned_tensor(alignment, e, c),
-                                     options, kernels, &work.context, err);
-            on->noise = status == ND_OK ? nd_calloc(1, sizeof *on->noise) : NULL;
-            if (status == ND_OK)
-                status = on->noise != NULL ? measure(&work, on->noise, err) : nd_fail_memory(err);
+            const struct nd_tensor *tensor_of_c = nd_aligned_tensor(alignment, e, c);
+            ND_TRY(nd_pair_context_make(tensor_of_c, tensor_of_c, options, kernels, &work.context, err));
+            on->noise = nd_calloc(1, sizeof *on->noise);
+            ND_TRY_MEMORY(on->noise != NULL, err);
+            ND_TRY(measure(&work, on->noise, err));
         }
         for (size_t p = 0; p < comparison->n_pairs; p++) {
             struct nd_compared_pair *pair = &tensor->pairs[p];
@@ -200,7 +198,7 @@ enum nd_status nd_repeats_measure(const struct nd_aligned_captures *alignment,
                 is_any && (is_measured ? is_within_size(d, a, b) : is_within_rare(comparison, tensor, pair));
         }
     }
-    return status;
+    return ND_OK;
 }
 
 /* ---- runs that are another capture's ---- */

@@ -39,11 +39,6 @@ struct nd_output_rows {
     struct nd_output_row *rows;
 };
 
-/* Appends an empty row. */
-enum nd_status nd_output_rows_add(struct nd_output_rows *rows, size_t tensor, size_t probe, size_t first_sample,
-                                  size_t end_sample, struct nd_error *err);
-void nd_output_rows_deinit(struct nd_output_rows *rows);
-
 /* Fills comparison->top1, one entry per row, with counts over the rows' samples. */
 enum nd_status nd_accuracy_count(const struct nd_aligned_captures *alignment, const struct nd_output_rows *rows,
                                  struct nd_comparison *comparison, struct nd_error *err);

@@ -34,38 +34,6 @@ static void level_bounds(const struct nd_level_change *changes, size_t n_changes
     *to = k < n_changes ? changes[k].at : n;
 }
 
-static void remove_levels(struct nd_timed *timed, const struct nd_level_change *changes, struct nd_latency *out)
-{
-    double before = NAN;
-    for (size_t k = 0; k <= out->n_changes; k++) {
-        size_t from, to;
-        level_bounds(changes, out->n_changes, timed->n, k, &from, &to);
-        double median_us = median_of(timed, timed->us, from, to);
-        double median = median_of(timed, timed->levels, from, to);
-        for (size_t i = from; i < to; i++)
-            timed->levels[i] -= median;
-        if (k > 0)
-            out->changes[k - 1] =
-                (struct nd_latency_change){timed->index[from], before, median_us, changes[k - 1].p};
-        before = median_us;
-    }
-}
-
-/* Slow levels are those above the geometric middle of the slowest and the fastest. */
-static void class_levels(const struct nd_timed *timed, const struct nd_latency *out, unsigned char *classes)
-{
-    double least = out->changes[0].before_us, most = least, level = least;
-    for (size_t k = 0; k < out->n_changes; k++) {
-        least = fmin(least, out->changes[k].after_us);
-        most = fmax(most, out->changes[k].after_us);
-    }
-    for (size_t i = 0, k = 0; i < timed->n; i++) {
-        if (k < out->n_changes && timed->index[i] == out->changes[k].run)
-            level = out->changes[k++].after_us;
-        classes[timed->index[i]] = level > sqrt(least * most) ? ND_RUN_SLOW : ND_RUN_FAST;
-    }
-}
-
 /* ---- modes ---- */
 
 /* Every n_thin-th run, sorted, into scratch; of very many an even choice of the sorted ones. */
@@ -154,21 +122,6 @@ static void describe_modes(struct nd_timed *timed, const struct parting *parting
     }
 }
 
-static void class_modes(const struct nd_timed *timed, const struct parting *parting,
-                        const struct nd_latency *out, unsigned char *classes)
-{
-    for (size_t i = 0; i < timed->n; i++) {
-        double y = timed->levels[i];
-        bool is_tail = y < parting->tail_low || y > parting->tail_high;
-        enum nd_run_class class = y > parting->mixture.boundary ? ND_RUN_SLOW : ND_RUN_FAST;
-        if (!out->is_bimodal)
-            class = y > parting->tail_high ? ND_RUN_SLOW : ND_RUN_FAST;
-        else if (is_tail)
-            class = ND_RUN_APART;
-        classes[timed->index[i]] = (unsigned char)class;
-    }
-}
-
 static enum nd_status find_modes(struct nd_timed *timed, struct parting *parting, struct nd_latency *out,
                                  struct nd_error *err)
 {
@@ -201,10 +154,30 @@ static void set_slow(const struct nd_timed *timed, const struct parting *parting
                                      : ND_SLOW_NONE;
     if (classes == NULL)
         return;
-    if (out->slow == ND_SLOW_REGIME)
-        class_levels(timed, out, classes);
-    else
-        class_modes(timed, parting, out, classes);
+    if (out->slow == ND_SLOW_REGIME) {
+        /* Slow levels are those above the geometric middle of the slowest and the fastest. */
+        double least = out->changes[0].before_us, most = least, level = least;
+        for (size_t k = 0; k < out->n_changes; k++) {
+            least = fmin(least, out->changes[k].after_us);
+            most = fmax(most, out->changes[k].after_us);
+        }
+        for (size_t i = 0, k = 0; i < timed->n; i++) {
+            if (k < out->n_changes && timed->index[i] == out->changes[k].run)
+                level = out->changes[k++].after_us;
+            classes[timed->index[i]] = level > sqrt(least * most) ? ND_RUN_SLOW : ND_RUN_FAST;
+        }
+    } else {
+        for (size_t i = 0; i < timed->n; i++) {
+            double y = timed->levels[i];
+            bool is_tail = y < parting->tail_low || y > parting->tail_high;
+            enum nd_run_class class = y > parting->mixture.boundary ? ND_RUN_SLOW : ND_RUN_FAST;
+            if (!out->is_bimodal)
+                class = y > parting->tail_high ? ND_RUN_SLOW : ND_RUN_FAST;
+            else if (is_tail)
+                class = ND_RUN_APART;
+            classes[timed->index[i]] = (unsigned char)class;
+        }
+    }
 }
 
 /* Fills the changes, modes, tail and slow of out, and the classes of timed runs. timed->n >= 1. */
@@ -226,7 +199,19 @@ static enum nd_status nd_latency_find_modes(struct nd_timed *timed, const struct
     out->n_changes = changes.n;
     if (status != ND_OK)
         return status;
-    remove_levels(timed, items, out);
+    double before = NAN;
+    for (size_t k = 0; k <= out->n_changes; k++) {
+        size_t from, to;
+        level_bounds(items, out->n_changes, timed->n, k, &from, &to);
+        double median_us = median_of(timed, timed->us, from, to);
+        double median = median_of(timed, timed->levels, from, to);
+        for (size_t i = from; i < to; i++)
+            timed->levels[i] -= median;
+        if (k > 0)
+            out->changes[k - 1] =
+                (struct nd_latency_change){timed->index[from], before, median_us, items[k - 1].p};
+        before = median_us;
+    }
     double phi = nd_series_autocorrelation(timed->levels, timed->n);
     out->level_autocorrelation = phi;
     if (phi > correlated)
@@ -348,8 +333,11 @@ static void set_warm_up(const struct nd_latency_options *options, const double *
 
 /* ---- summary ---- */
 
-static void set_quantiles(const struct nd_timed *timed, struct nd_latency *out)
+static enum nd_status summarise(struct nd_timed *timed, const struct nd_latency_options *options,
+                                struct nd_latency *out, struct nd_error *err)
 {
+    memcpy(timed->sorted, timed->us, timed->n * sizeof *timed->us);
+    nd_series_sort(timed->sorted, timed->n);
     const double *sorted = timed->sorted;
     double sum = 0;
     for (size_t i = 0; i < timed->n; i++)
@@ -363,14 +351,6 @@ static void set_quantiles(const struct nd_timed *timed, struct nd_latency *out)
     for (size_t i = 0; i < timed->n; i++)
         timed->scratch[i] = fabs(sorted[i] - out->median_us);
     out->mad_us = nd_series_median(timed->scratch, timed->n);
-}
-
-static enum nd_status summarise(struct nd_timed *timed, const struct nd_latency_options *options,
-                                struct nd_latency *out, struct nd_error *err)
-{
-    memcpy(timed->sorted, timed->us, timed->n * sizeof *timed->us);
-    nd_series_sort(timed->sorted, timed->n);
-    set_quantiles(timed, out);
     out->tick_us = nd_series_tick(timed->sorted, timed->n);
     out->autocorrelation = nd_series_autocorrelation(timed->us, timed->n);
     struct nd_series_cv cv;
@@ -456,15 +436,11 @@ static enum nd_status nd_latency_classify(const double *us, size_t n, const stru
     set_unknown(&found, n);
     if (classes != NULL)
         memset(classes, ND_RUN_APART, n);
-    struct examined examined = {.us = us, .n = n, .classes = classes};
-    examined.work = nd_calloc(n, 4 * sizeof *examined.work);
-    examined.index = nd_calloc(n, sizeof *examined.index);
-    enum nd_status status = examined.work != NULL && examined.index != NULL
-                                ? examine(&examined, options, &found, err)
-                                : nd_fail_memory(err);
-    ND_FREE_ALL(examined.work, examined.index);
-    if (status != ND_OK)
-        return status;
+    ND_FREED double *work = nd_calloc(n, 4 * sizeof *work);
+    ND_FREED size_t *index = nd_calloc(n, sizeof *index);
+    ND_TRY_MEMORY(work != NULL && index != NULL, err);
+    struct examined examined = {.us = us, .n = n, .classes = classes, .work = work, .index = index};
+    ND_TRY(examine(&examined, options, &found, err));
     nd_latency_conclude(options, &found);
     *out = found;
     return ND_OK;

@@ -138,22 +138,20 @@ static enum nd_status choose_column(const struct nd_list *list, char *const *nam
 static enum nd_status read_csv(struct nd_list *list, char *header, struct lines *lines, struct nd_error *err)
 {
     char separator = strchr(header, ',') != NULL ? ',' : strchr(header, ';') != NULL ? ';' : '\t';
-    char **cells = nd_calloc(MAX_COLUMNS, sizeof *cells), *row;
+    ND_FREED char **cells = nd_calloc(MAX_COLUMNS, sizeof *cells);
     ND_TRY_MEMORY(cells != NULL, err);
     size_t column, n = cut_row(header, separator, cells);
-    enum nd_status status = choose_column(list, cells, n, &column, err);
+    ND_TRY(choose_column(list, cells, n, &column, err));
     list->out.format = "csv";
-    while (status == ND_OK && (row = take_line(lines)) != NULL) {
+    for (char *row; (row = take_line(lines)) != NULL;) {
         size_t n_cells = cut_row(row, separator, cells);
         if (n_cells <= column)
-            status = nd_fail(err, ND_E_LATENCY_FORMAT, list->path,
-                             "'%s', line %zu: %zu cells, and column %zu is asked for", list->path,
-                             lines->number, n_cells, column + 1);
-        else
-            status = add_text(list, cells[column], lines->number, err);
+            return nd_fail(err, ND_E_LATENCY_FORMAT, list->path,
+                           "'%s', line %zu: %zu cells, and column %zu is asked for", list->path, lines->number,
+                           n_cells, column + 1);
+        ND_TRY(add_text(list, cells[column], lines->number, err));
     }
-    free(cells);
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status read_lines(struct nd_list *list, char *text, struct nd_error *err)
@@ -315,11 +313,10 @@ enum nd_status nd_latency_read(const char *path, const char *column, const char 
                                struct nd_latency_list *out, struct nd_error *err)
 {
     struct nd_list list = {.path = path, .column = column, .out.format = "text"};
-    enum nd_status status = set_unit(&list, unit, err);
-    if (status == ND_OK)
-        status = has_extension(path, ".npy")   ? read_npy(&list, err)
-                 : has_extension(path, ".npz") ? read_npz(&list, err)
-                                               : read_text(&list, err);
+    ND_TRY(set_unit(&list, unit, err));
+    enum nd_status status = has_extension(path, ".npy")   ? read_npy(&list, err)
+                            : has_extension(path, ".npz") ? read_npz(&list, err)
+                                                          : read_text(&list, err);
     if (status == ND_OK && list.out.n == 0)
         status = nd_fail(err, ND_E_LATENCY_FORMAT, path, "'%s' has no latencies", path);
     if (status == ND_OK)
@@ -369,16 +366,14 @@ static char *where_text(const struct nd_ort_profile *profile)
 static enum nd_status read_profile(struct nd_list *list, const char *text, size_t n_bytes, struct nd_error *err)
 {
     ND_CLEANUP(nd_ort_profile_deinit) struct nd_ort_profile profile = {0};
-    enum nd_status status = nd_ort_profile_read(list->path, text, n_bytes, &profile, err);
+    ND_TRY(nd_ort_profile_read(list->path, text, n_bytes, &profile, err));
     list->out.format = "ort-profile";
     list->unit_us = 1;
-    for (size_t i = 0; status == ND_OK && i < profile.n_runs; i++)
-        status = nd_list_add(list, profile.run_us[i], "run", i, err);
-    if (status == ND_OK && profile.n_kernels > 0) {
-        list->out.where = where_text(&profile);
-        status = list->out.where != NULL ? ND_OK : nd_fail_memory(err);
-    }
-    return status;
+    for (size_t i = 0; i < profile.n_runs; i++)
+        ND_TRY(nd_list_add(list, profile.run_us[i], "run", i, err));
+    if (profile.n_kernels > 0)
+        ND_TRY_MEMORY((list->out.where = where_text(&profile)) != NULL, err);
+    return ND_OK;
 }
 
 /* ---- JSON ---- */
@@ -435,8 +430,15 @@ static enum nd_status read_array_of_latency_json(struct nd_list *list, const jso
     return ND_OK;
 }
 
-static enum nd_status read_root(struct nd_list *list, const json_t *root, struct nd_error *err)
+/* Reads JSON text. */
+static enum nd_status nd_list_read_json(struct nd_list *list, const char *text, size_t n_bytes,
+                                        struct nd_error *err)
 {
+    json_error_t problem;
+    json_auto_t *root = json_loadb(text, n_bytes, 0, &problem);
+    if (root == NULL)
+        return nd_fail(err, ND_E_LATENCY_FORMAT, list->path, "'%s' is no whole JSON: line %d: %s", list->path,
+                       problem.line, problem.text);
     list->out.format = "json";
     if (json_is_array(root) && list->column == NULL)
         return read_array_of_latency_json(list, root, err);
@@ -449,16 +451,4 @@ static enum nd_status read_root(struct nd_list *list, const json_t *root, struct
     if (find(root, ai_hub_path) == array)
         list->out.format = "ai-hub";
     return read_array_of_latency_json(list, array, err);
-}
-
-/* Reads JSON text. */
-static enum nd_status nd_list_read_json(struct nd_list *list, const char *text, size_t n_bytes,
-                                        struct nd_error *err)
-{
-    json_error_t problem;
-    json_auto_t *root = json_loadb(text, n_bytes, 0, &problem);
-    if (root == NULL)
-        return nd_fail(err, ND_E_LATENCY_FORMAT, list->path, "'%s' is no whole JSON: line %d: %s", list->path,
-                       problem.line, problem.text);
-    return read_root(list, root, err);
 }

@@ -140,25 +140,6 @@ static enum nd_status digest_inputs(struct nd_aligned_captures *a, struct nd_err
     return ND_OK;
 }
 
-/* Some captures say what a probe fed and others do not: nothing tells that they saw the same. */
-static void note_unknown_inputs(struct nd_aligned_captures *a)
-{
-    for (size_t p = 0; p < a->n_probes; p++) {
-        size_t n_known = 0, n_unknown = 0;
-        for (size_t c = 0; c < a->n_captures; c++) {
-            size_t probe = a->probes[p * a->n_captures + c];
-            if (probe == SIZE_MAX)
-                continue;
-            bool is_known = nd_capture_probe(a->captures[c], probe)->n_inputs > 0;
-            const char *import = nd_capture_string(a->captures[c], "import", "inputs");
-            n_known += is_known;
-            n_unknown += !is_known;
-            a->unknown_inputs |= !is_known && import != NULL;
-        }
-        a->unknown_inputs |= n_known > 0 && n_unknown > 0;
-    }
-}
-
 enum nd_status nd_matching_make(const struct nd_capture *const *captures, size_t n, bool allow_different_models,
                                 struct nd_aligned_captures *out, bool *different_models, struct nd_error *err)
 {
@@ -167,7 +148,21 @@ enum nd_status nd_matching_make(const struct nd_capture *const *captures, size_t
     ND_TRY(align_items(&a, &tensor_kind, &a.tensor_names, &a.tensors, &a.n_tensors, err));
     ND_TRY(align_items(&a, &probe_kind, &a.probe_names, &a.probes, &a.n_probes, err));
     ND_TRY(digest_inputs(&a, err));
-    note_unknown_inputs(&a);
+    /* Some captures say what a probe fed and others do not: nothing tells that they saw the same. */
+    for (size_t p = 0; p < a.n_probes; p++) {
+        size_t n_known = 0, n_unknown = 0;
+        for (size_t c = 0; c < a.n_captures; c++) {
+            size_t probe = a.probes[p * a.n_captures + c];
+            if (probe == SIZE_MAX)
+                continue;
+            bool is_known = nd_capture_probe(a.captures[c], probe)->n_inputs > 0;
+            const char *import = nd_capture_string(a.captures[c], "import", "inputs");
+            n_known += is_known;
+            n_unknown += !is_known;
+            a.unknown_inputs |= !is_known && import != NULL;
+        }
+        a.unknown_inputs |= n_known > 0 && n_unknown > 0;
+    }
     return ND_GIVE(out, a);
 }
 
@@ -289,6 +284,14 @@ static bool is_fed_alike(const struct nd_aligned_captures *a, size_t probe, size
         if (!nd_digest_equal(x[i], y[i]))
             return false;
     return true;
+}
+
+size_t nd_align_n_common(const struct nd_aligned_captures *alignment, size_t probe, size_t ref, size_t test)
+{
+    const struct nd_capture_probe *r = nd_aligned_probe(alignment, probe, ref);
+    const struct nd_capture_probe *t = nd_aligned_probe(alignment, probe, test);
+    size_t n = r == NULL || t == NULL ? 0 : r->n_samples < t->n_samples ? r->n_samples : t->n_samples;
+    return is_fed_alike(alignment, probe, ref, test, n) ? n : 0;
 }
 
 enum nd_status nd_align_samples(const struct nd_aligned_captures *alignment, size_t probe, size_t ref,

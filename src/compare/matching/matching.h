@@ -77,5 +77,8 @@ enum nd_status nd_align_is_alike(const struct nd_tensor *a, const struct nd_tens
 enum nd_status nd_align_samples(const struct nd_aligned_captures *alignment, size_t probe, size_t ref,
                                 size_t test, size_t *n_common, char **reason, struct nd_error *err);
 
+/* The same number alone. */
+size_t nd_align_n_common(const struct nd_aligned_captures *alignment, size_t probe, size_t ref, size_t test);
+
 /* Replaces *text (freed first, may be NULL) by the formatted string. ND_ERR_MEMORY leaves *text NULL. */
 enum nd_status nd_text_set(char **text, struct nd_error *err, const char *fmt, ...) ND_PRINTF(3, 4);

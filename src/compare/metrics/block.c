@@ -323,17 +323,6 @@ static void clean_sides(const struct nd_pair_context *context, struct nd_block_s
     context->kernels->self_sums(scratch->test_clean, block->n, 0, &block->test_both);
 }
 
-/* From here on what is only rounding has the value of the reference: a difference of 0. */
-static void equalise(struct nd_block_scratch *scratch, struct nd_pair_block *block)
-{
-    for (size_t i = 0; i < block->n; i++) {
-        scratch->test_equal[i] = scratch->mask[i] ? block->test.x[i] : block->ref.x[i];
-        if (!scratch->mask[i] && !block->is_clean)
-            scratch->test_clean[i] = scratch->ref_clean[i];
-    }
-    block->test.x = scratch->test_equal;
-}
-
 /* Floats apart, and what a gate or 64-bit integers need. */
 static bool needs_distances(const struct nd_pair_context *context)
 {
@@ -378,8 +367,15 @@ size_t nd_pair_block_make(const struct nd_pair_context *context, struct nd_block
     list_elements(context->kernels, scratch, block, n_differing);
     if (!block->is_clean)
         clean_sides(context, scratch, block);
-    if (block->dequantised.n > 0)
-        equalise(scratch, block);
+    if (block->dequantised.n > 0) {
+        /* From here on what is only rounding has the value of the reference: a difference of 0. */
+        for (size_t i = 0; i < block->n; i++) {
+            scratch->test_equal[i] = scratch->mask[i] ? block->test.x[i] : block->ref.x[i];
+            if (!scratch->mask[i] && !block->is_clean)
+                scratch->test_clean[i] = scratch->ref_clean[i];
+        }
+        block->test.x = scratch->test_equal;
+    }
     if (block->joint == NULL)
         measure_distances(context, scratch, block);
     block->ref_clean = block->is_clean ? block->ref.x : scratch->ref_clean;

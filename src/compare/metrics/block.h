@@ -27,9 +27,6 @@ struct nd_gate_values nd_gates_resolve(const struct nd_gates *gates, const char 
 enum nd_status nd_gates_check(const struct nd_gates *gates, const struct nd_compared_tensor *tensors,
                               size_t n_tensors, struct nd_error *err);
 
-/* "bit-equal", "lsb <= 1", "ulp <= 4, |d| <= 0.1 + 0.01 |ref|" in new memory, NULL when out of memory. */
-char *nd_gate_describe(const struct nd_gate_values *gate);
-
 enum { ND_JOINT_QVALUES = 256 };
 
 /* Pairs of bytes, counted. Where much of a large tensor differs this is quicker than adding up what each

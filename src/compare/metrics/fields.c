@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "compare/metrics/fields.h"
-#include "compare/metrics/permutation.h"
+#include "compare/metrics/layout.h"
 #include "compare/metrics/states.h"
 #include "core/memory.h"
 #include "npudiff/core/parse.h"
@@ -565,14 +565,6 @@ static bool has_set(const uint64_t *bits, size_t from, size_t end)
     return any != 0;
 }
 
-static void add_columns(struct nd_bitset *columns, const struct nd_pair_block *block, size_t from, size_t end,
-                        size_t column)
-{
-    for (size_t i = from; i < end; i++)
-        if (block->bits[i / 64] >> i % 64 & 1)
-            nd_bitset_add(columns, column + i - from);
-}
-
 /* Row by row of the innermost dimension. */
 static void add_coordinates(struct nd_structure_state *structure, const struct nd_shape *shape,
                             const struct nd_pair_block *block)
@@ -586,8 +578,11 @@ static void add_coordinates(struct nd_structure_state *structure, const struct n
         size_t end = width - column < block->n - from ? from + width - column : block->n;
         if (has_set(block->bits, from, end)) {
             add_row(structure, shape, row);
-            if (columns->n_set < columns->n_bits)
-                add_columns(columns, block, from, end, column);
+            if (columns->n_set < columns->n_bits) {
+                for (size_t i = from; i < end; i++)
+                    if (block->bits[i / 64] >> i % 64 & 1)
+                        nd_bitset_add(columns, column + i - from);
+            }
         }
         from = end;
     }

@@ -4,7 +4,6 @@
 #include <fnmatch.h>
 
 #include "core/memory.h"
-#include "core/text/strbuf.h"
 #include "npudiff/core/parse.h"
 
 struct rule {
@@ -71,20 +70,15 @@ static enum nd_status add_entry(struct nd_gates *gates, enum nd_gate_kind kind, 
     } else {
         value = entry;
     }
-    enum nd_status status = ND_OK;
+    ND_FREED char *owned = entry;
     if (rule.name != NULL && rule.name[0] == '\0')
-        status = nd_fail(err, ND_E_OPTION_VALUE, NULL, "gate '%s' has an empty tensor name", kind_name(kind));
-    else if (value != NULL && !parse_value(&rule, value))
-        status = nd_fail(err, ND_E_OPTION_VALUE, value, "gate '%s' needs a %s, not '%s'", kind_name(kind),
-                         kind <= ND_GATE_ULP ? "whole number >= 0" : "number >= 0", value);
-    else if (!nd_grow((void **)&gates->rules, &gates->capacity, gates->n + 1, sizeof *gates->rules))
-        status = nd_fail_memory(err);
-    if (status != ND_OK) {
-        free(entry);
-        return status;
-    }
-    if (rule.name == NULL)
-        free(entry);
+        return nd_fail(err, ND_E_OPTION_VALUE, NULL, "gate '%s' has an empty tensor name", kind_name(kind));
+    if (value != NULL && !parse_value(&rule, value))
+        return nd_fail(err, ND_E_OPTION_VALUE, value, "gate '%s' needs a %s, not '%s'", kind_name(kind),
+                       kind <= ND_GATE_ULP ? "whole number >= 0" : "number >= 0", value);
+    ND_TRY_MEMORY(nd_grow((void **)&gates->rules, &gates->capacity, gates->n + 1, sizeof *gates->rules), err);
+    if (rule.name != NULL)
+        owned = NULL; /* the rule's */
     gates->rules[gates->n++] = rule;
     return ND_OK;
 }
@@ -190,28 +184,4 @@ enum nd_status nd_gates_check(const struct nd_gates *gates, const struct nd_comp
     for (size_t i = 0; gates != NULL && i < gates->n; i++)
         ND_TRY(check_rule(&gates->rules[i], tensors, n_tensors, err));
     return ND_OK;
-}
-
-char *nd_gate_describe(const struct nd_gate_values *gate)
-{
-    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf text = {0};
-    const char *separator = "";
-    char number[32];
-    if (gate->bitwise) {
-        nd_strbuf_puts(&text, "bit-equal");
-        separator = ", ";
-    }
-    if (gate->has_lsb) {
-        nd_strbuf_printf(&text, "%slsb <= %llu", separator, (unsigned long long)gate->lsb);
-        separator = ", ";
-    }
-    if (gate->has_ulp) {
-        nd_strbuf_printf(&text, "%sulp <= %llu", separator, (unsigned long long)gate->ulp);
-        separator = ", ";
-    }
-    if (gate->has_tolerance) {
-        nd_strbuf_printf(&text, "%s|d| <= %s", separator, nd_format_double(gate->atol, number));
-        nd_strbuf_printf(&text, " + %s |ref|", nd_format_double(gate->rtol, number));
-    }
-    return nd_strbuf_take(&text);
 }

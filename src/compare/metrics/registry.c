@@ -306,14 +306,3 @@ double nd_measure_value(const struct nd_measure *measure, const struct nd_differ
         return (double)nd_measure_count(measure, difference);
     return *(const double *)(const void *)((const char *)difference + measure->offset);
 }
-
-void nd_signal_copy(const struct nd_difference *from, struct nd_difference *to)
-{
-    for (size_t i = 0; i < nd_n_measures(); i++) {
-        const struct nd_measure *measure = nd_measure(i);
-        if (measure->need == ND_NEEDS_SIGNAL || measure->need == ND_NEEDS_GAIN)
-            *(double *)(void *)((char *)to + measure->offset) =
-                from != NULL ? nd_measure_value(measure, from) : NAN;
-    }
-    to->has_gain = from != NULL && from->has_gain;
-}

@@ -147,9 +147,6 @@ enum nd_status nd_pair_state_parse(struct nd_pair_state *state, const char *text
 enum nd_status nd_pair_state_finish(const struct nd_pair_state *state, const struct nd_pair_context *context,
                                     struct nd_difference *out, struct nd_error *err);
 
-/* What needs a signal, taken from another difference; NULL: there is none, and all are NaN. */
-void nd_signal_copy(const struct nd_difference *from, struct nd_difference *to);
-
 /* The values of one side of a sample that are no numbers. */
 struct nd_specials {
     uint64_t n_nan, n_inf;

@@ -56,17 +56,6 @@ void nd_probabilities_describe(struct nd_probabilities *p)
         p->exp_sum += nd_exp(p->values[i] - p->max);
 }
 
-/* sum p ln(p / q) of the softmaxes: the logarithms are known without taking any of a small number. */
-static double divergence_softmax(const struct nd_probabilities *ref, const struct nd_probabilities *test)
-{
-    double sum = 0, ref_log = nd_log(ref->exp_sum), test_log = nd_log(test->exp_sum);
-    for (size_t i = 0; i < ref->n; i++) {
-        double a = ref->values[i] - ref->max, b = test->values[i] - test->max;
-        sum += nd_exp(a) / ref->exp_sum * ((a - ref_log) - (b - test_log));
-    }
-    return sum > 0 ? sum : 0;
-}
-
 /* Infinite where the test says 0 and the reference does not. */
 static double divergence_values(const struct nd_probabilities *ref, const struct nd_probabilities *test)
 {
@@ -96,7 +85,13 @@ void nd_distribution_add(struct nd_distribution_state *state, const struct nd_pr
     state->n_unlike += !is_alike;
     if (ref->values == test->values)
         return; /* the same sample: nothing to add */
-    nd_exact_add(&state->sum_softmax, divergence_softmax(ref, test));
+    /* sum p ln(p / q) of the softmaxes: the logarithms are known without taking any of a small number. */
+    double sum = 0, ref_log = nd_log(ref->exp_sum), test_log = nd_log(test->exp_sum);
+    for (size_t i = 0; i < ref->n; i++) {
+        double a = ref->values[i] - ref->max, b = test->values[i] - test->max;
+        sum += nd_exp(a) / ref->exp_sum * ((a - ref_log) - (b - test_log));
+    }
+    nd_exact_add(&state->sum_softmax, sum > 0 ? sum : 0);
     double divergence = is_alike ? divergence_values(ref, test) : 0;
     state->n_infinite_values += isinf(divergence) != 0;
     nd_exact_add(&state->sum_values, isinf(divergence) ? 0 : divergence);

@@ -36,7 +36,7 @@ struct view {
 };
 
 struct csv {
-    struct nd_qnn_csv csv;
+    struct nd_qnn_csv *csv;
     struct nd_strbuf unknown;
     size_t line;
 };
@@ -146,17 +146,17 @@ static bool take_line(struct csv *csv, struct view line)
     bool is_untimed = is_row && fields[0].n == 7 && memcmp(fields[0].at, "UNKNOWN", 7) == 0;
     is_row = is_row && (is_untimed || parse_number(fields[0], &timestamp)) && parse_number(fields[2], &time);
     if (!is_row) {
-        if (csv->csv.n_malformed++ == 0)
-            csv->csv.first_malformed = csv->line;
+        if (csv->csv->n_malformed++ == 0)
+            csv->csv->first_malformed = csv->line;
         return true;
     }
     if (!is_in(messages, fields[1]))
         note_unknown(csv, "message", fields[1]);
     if (!is_in(units, fields[3]))
         note_unknown(csv, "unit", fields[3]);
-    csv->csv.n_untimed += is_untimed;
-    csv->csv.n_rows++;
-    return count_row(&csv->csv, fields, time);
+    csv->csv->n_untimed += is_untimed;
+    csv->csv->n_rows++;
+    return count_row(csv->csv, fields, time);
 }
 
 static bool next_line(const char **at, const char *end, struct view *line, bool *is_whole)
@@ -190,7 +190,8 @@ static enum nd_status take_header(struct csv *csv, const char *name, struct view
 enum nd_status nd_qnn_csv_read(const char *name, const char *text, size_t n_bytes, struct nd_qnn_csv *out,
                                struct nd_error *err)
 {
-    struct csv csv = {.line = 1};
+    ND_CLEANUP(nd_qnn_csv_deinit) struct nd_qnn_csv made = {0};
+    struct csv csv = {.csv = &made, .line = 1};
     struct view line = {text, 0};
     bool is_whole = false;
     const char *at = text, *end = text + n_bytes;
@@ -199,19 +200,14 @@ enum nd_status nd_qnn_csv_read(const char *name, const char *text, size_t n_byte
     while (status == ND_OK && next_line(&at, end, &line, &is_whole)) {
         csv.line++;
         if (!is_whole)
-            csv.csv.is_truncated = true;
+            made.is_truncated = true;
         else if (!take_line(&csv, line))
             status = nd_fail_memory(err);
     }
-    csv.csv.unknown = nd_strbuf_take(&csv.unknown);
-    if (status == ND_OK && csv.csv.unknown == NULL)
-        status = nd_fail_memory(err);
-    if (status != ND_OK) {
-        nd_qnn_csv_deinit(&csv.csv);
-        return status;
-    }
-    *out = csv.csv;
-    return ND_OK;
+    made.unknown = nd_strbuf_take(&csv.unknown);
+    ND_TRY(status);
+    ND_TRY_MEMORY(made.unknown != NULL, err);
+    return ND_GIVE(out, made);
 }
 
 void nd_qnn_csv_deinit(struct nd_qnn_csv *csv)

@@ -179,20 +179,6 @@ static double largest_t(const struct work *w, enum family family)
     return largest;
 }
 
-static void draw(struct work *w)
-{
-    size_t n = w->in->n_samples;
-    uint64_t state = w->options->seed;
-    for (size_t d = 0; d < ND_DRAWS; d++) {
-        for (size_t p = 0; p < w->patterns.n; p++)
-            w->counts[p] = 0;
-        for (size_t i = 0; i < n; i++)
-            w->counts[w->patterns.of_sample[nd_splitmix_below(&state, n)]]++;
-        for (enum family f = PAIRS; f < N_FAMILIES; f++)
-            w->draws[f * ND_DRAWS + d] = largest_t(w, f);
-    }
-}
-
 /* Whether some contrast of the family rests on few samples. */
 static bool is_sparse(const struct work *w, enum family family)
 {
@@ -305,35 +291,38 @@ enum nd_status nd_spread_measure(const struct nd_rights *in, const struct nd_spr
     made.common = made.quantised = made.beyond = nothing_known(-1);
     made.spread = nothing_known(0);
     struct work w = {.in = in, .options = options};
-    enum nd_status status = ND_OK;
     made.own = nd_calloc(in->n_devices, sizeof *made.own);
     ND_TRY_MEMORY(made.own != NULL, err);
     for (size_t d = 0; d < in->n_devices; d++)
         made.own[d] = nothing_known(-1);
     if (in->n_samples > 0 && in->n_devices > 0) {
-        status = prepare(&w, err);
+        enum nd_status status = prepare(&w, err);
         if (status == ND_OK) {
-            draw(&w);
+            size_t n = w.in->n_samples;
+            uint64_t state = w.options->seed;
+            for (size_t d = 0; d < ND_DRAWS; d++) {
+                for (size_t p = 0; p < w.patterns.n; p++)
+                    w.counts[p] = 0;
+                for (size_t i = 0; i < n; i++)
+                    w.counts[w.patterns.of_sample[nd_splitmix_below(&state, n)]]++;
+                for (enum family f = PAIRS; f < N_FAMILIES; f++)
+                    w.draws[f * ND_DRAWS + d] = largest_t(&w, f);
+            }
             for (enum family f = PAIRS; f < N_FAMILIES; f++)
                 w.critical[f] = critical_of(&w, f);
             conclude(&w, &made);
         }
         nd_patterns_deinit(&w.patterns);
         ND_FREE_ALL(w.values, w.means, w.errors, w.counts, w.draws);
+        ND_TRY(status);
     }
-    return status == ND_OK ? ND_GIVE(out, made) : status;
+    return ND_GIVE(out, made);
 }
 
 void nd_spread_deinit(struct nd_spread *spread)
 {
     free(spread->own);
     *spread = (struct nd_spread){0};
-}
-
-const char *nd_spread_name(enum nd_spread_kind kind)
-{
-    static const char *const names[] = {"inconclusive", "uniform: quantisation", "uneven: NPU"};
-    return names[kind];
 }
 
 static int64_t class_of(const struct nd_predictions *in, size_t device, size_t sample)
@@ -381,13 +370,6 @@ static uint64_t count_unstable(const struct nd_predictions *in)
     return n;
 }
 
-/* Every sample that differs does so in at least n_devices - 1 pairs (one device against the rest). */
-static struct nd_interval bound_of_mean(const struct nd_prediction_changes *changes)
-{
-    return (struct nd_interval){changes->any_differs.interval.low * 2 / (double)changes->n_devices,
-                                changes->any_differs.interval.high};
-}
-
 static void mean_of(const double *n_pairs_differing, double confidence, uint64_t seed, double *draws,
                     struct nd_prediction_changes *changes)
 {
@@ -402,7 +384,10 @@ static void mean_of(const double *n_pairs_differing, double confidence, uint64_t
     changes->mean = sum / size;
     changes->is_mean_bound = changes->any_differs.k < ND_FEW;
     if (changes->is_mean_bound) {
-        changes->mean_interval = bound_of_mean(changes);
+        /* Every sample that differs does so in at least n_devices - 1 pairs (one device against the rest). */
+        changes->mean_interval =
+            (struct nd_interval){changes->any_differs.interval.low * 2 / (double)changes->n_devices,
+                                 changes->any_differs.interval.high};
         return;
     }
     for (size_t d = 0; d < ND_DRAWS; d++) {
@@ -643,9 +628,4 @@ enum nd_status nd_broken_find(const struct nd_capture *capture, char **why, stru
         ND_TRY(tell(&found, why, err));
     }
     return ND_OK;
-}
-
-bool nd_broken_has_fell_back(size_t before, size_t now, size_t n)
-{
-    return n >= ND_BROKEN_MIN_SAMPLES && before > now && (double)(before - now) > ND_BROKEN_FALL * (double)n;
 }

@@ -217,17 +217,14 @@ static void device_deinit(struct nd_campaign_device *device)
     *device = (struct nd_campaign_device){0};
 }
 
-static void model_deinit(struct nd_campaign_model *model)
-{
-    ND_FREE_ALL(model->name, model->quantised, model->float_model);
-    nd_texts_deinit(&model->probes);
-    nd_texts_deinit(&model->dims);
-}
-
 void nd_campaign_deinit(struct nd_campaign *campaign)
 {
-    for (size_t i = 0; i < campaign->n_models; i++)
-        model_deinit(&campaign->models[i]);
+    for (size_t i = 0; i < campaign->n_models; i++) {
+        struct nd_campaign_model *model = &campaign->models[i];
+        ND_FREE_ALL(model->name, model->quantised, model->float_model);
+        nd_texts_deinit(&model->probes);
+        nd_texts_deinit(&model->dims);
+    }
     for (size_t i = 0; i < campaign->n_devices; i++)
         device_deinit(&campaign->devices[i]);
     ND_FREE_ALL(campaign->models, campaign->devices);
@@ -346,20 +343,16 @@ static const struct nd_yaml_key campaign_keys[] = {
 #undef AT_of_campaign
 };
 
-/* The name of the file stands in for that of the campaign. */
-static char *default_name(const char *path)
-{
-    char *name = nd_strdup(nd_path_base(path));
-    char *dot = name != NULL ? strrchr(name, '.') : NULL;
-    if (dot != NULL && dot != name)
-        *dot = '\0';
-    return name;
-}
-
 static bool fill_defaults(struct nd_campaign *campaign, const char *folder)
 {
-    if (campaign->name == NULL)
-        campaign->name = default_name(campaign->path);
+    if (campaign->name == NULL) {
+        /* The name of the file stands in for that of the campaign. */
+        char *name = nd_strdup(nd_path_base(campaign->path));
+        char *dot = name != NULL ? strrchr(name, '.') : NULL;
+        if (dot != NULL && dot != name)
+            *dot = '\0';
+        campaign->name = name;
+    }
     if (campaign->tensors == NULL)
         campaign->tensors = nd_strdup("all");
     if (campaign->reference == NULL)
@@ -401,29 +394,22 @@ static enum nd_status read_root(struct nd_campaign_reading *reading, bool withou
 enum nd_status nd_campaign_read(const char *path, bool without_policy, struct nd_campaign *out,
                                 struct nd_error *err)
 {
+    ND_CLEANUP(nd_campaign_deinit)
     struct nd_campaign campaign = {.path = nd_strdup(path), .margin = 0.01, .confidence = 0.95, .power = 0.9};
-    char *folder = nd_path_dir(path);
-    void *bytes = NULL;
+    ND_FREED char *folder = nd_path_dir(path);
+    ND_FREED void *bytes = NULL;
     size_t n_bytes = 0;
     *out = (struct nd_campaign){0};
-    enum nd_status status = folder != NULL && campaign.path != NULL ? ND_OK : nd_fail_memory(err);
-    if (status == ND_OK)
-        status = nd_file_read(path, ND_CAMPAIGN_MAX_BYTES, &bytes, &n_bytes, err);
+    ND_TRY_MEMORY(folder != NULL && campaign.path != NULL, err);
+    ND_TRY(nd_file_read(path, ND_CAMPAIGN_MAX_BYTES, &bytes, &n_bytes, err));
     struct nd_campaign_reading reading = {.folder = folder, .campaign = &campaign, .err = err};
-    if (status == ND_OK) {
-        nd_sha256_bytes(bytes, n_bytes, campaign.sha256);
-        const struct nd_yaml_file file = {path, "a campaign", ND_E_CAMPAIGN_FORMAT};
-        status = nd_yaml_load(&reading.yaml, &file, bytes, n_bytes, err);
-    }
+    nd_sha256_bytes(bytes, n_bytes, campaign.sha256);
+    const struct nd_yaml_file file = {path, "a campaign", ND_E_CAMPAIGN_FORMAT};
+    enum nd_status status = nd_yaml_load(&reading.yaml, &file, bytes, n_bytes, err);
     if (status == ND_OK)
         status = read_root(&reading, without_policy);
     nd_yaml_deinit(&reading.yaml);
-    ND_FREE_ALL(bytes, folder);
-    if (status != ND_OK)
-        nd_campaign_deinit(&campaign);
-    else
-        *out = campaign;
-    return status;
+    return status == ND_OK ? ND_GIVE(out, campaign) : status;
 }
 
 /* ---- files of a campaign that are made once, and made again when what they were made from has changed ---- */

@@ -289,38 +289,33 @@ static void put_patterns(struct nd_strbuf *out, const char *before, const struct
         nd_strbuf_printf(out, "%s'%s'", i == 0 ? before : ", ", patterns->items[i]);
 }
 
-static void put_bound(struct nd_strbuf *out, const struct nd_policy_rule *rule)
+char *nd_policy_describe(const struct nd_policy_rule *rule)
 {
+    struct nd_strbuf out = {0};
     char a[32], b[32];
     const char *name = gates[rule->gate].name;
     unsigned keys = gates[rule->gate].keys;
     if (rule->gate == ND_POLICY_BIT_EQUAL)
-        nd_strbuf_printf(out, "bit-equal to %s", rule->to);
+        nd_strbuf_printf(&out, "bit-equal to %s", rule->to);
     else if ((keys & HAS_QUESTION) != 0)
-        nd_strbuf_printf(out, "%s < %s against %s at %s %%", name, nd_policy_format_number(rule->margin, a),
+        nd_strbuf_printf(&out, "%s < %s against %s at %s %%", name, nd_policy_format_number(rule->margin, a),
                          rule->to, nd_policy_format_number(rule->confidence * 100, b));
     else if ((keys & HAS_METRIC) != 0)
-        nd_strbuf_printf(out, "%s: %s at most %s%s worse than %s at %s %%", name, rule->metric,
+        nd_strbuf_printf(&out, "%s: %s at most %s%s worse than %s at %s %%", name, rule->metric,
                          nd_policy_format_number(rule->max, a),
                          strcmp(rule->metric, ND_METRIC_SQNR) == 0 ? " dB" : "", rule->to,
                          nd_policy_format_number(rule->confidence * 100, b));
     else if ((keys & HAS_MAX) != 0)
-        nd_strbuf_printf(out, "%s <= %s", name, nd_policy_format_number(rule->max, a));
+        nd_strbuf_printf(&out, "%s <= %s", name, nd_policy_format_number(rule->max, a));
     else if ((keys & HAS_MIN) != 0)
-        nd_strbuf_printf(out, "%s >= %s%s", name, nd_policy_format_number(rule->min, a),
+        nd_strbuf_printf(&out, "%s >= %s%s", name, nd_policy_format_number(rule->min, a),
                          rule->gate == ND_POLICY_SQNR ? " dB" : "");
     else if ((keys & HAS_CV) != 0)
-        nd_strbuf_printf(out, "%s <= %s (warns above %s)", name, nd_policy_format_number(rule->fail, a),
+        nd_strbuf_printf(&out, "%s <= %s (warns above %s)", name, nd_policy_format_number(rule->fail, a),
                          nd_policy_format_number(rule->warn, b));
     else
-        nd_strbuf_puts(out, rule->gate == ND_POLICY_FALLBACK && rule->allow.n == 0 ? "no fallback" : name);
-    put_patterns(out, " only of ", &rule->allow);
-}
-
-char *nd_policy_describe(const struct nd_policy_rule *rule)
-{
-    struct nd_strbuf out = {0};
-    put_bound(&out, rule);
+        nd_strbuf_puts(&out, rule->gate == ND_POLICY_FALLBACK && rule->allow.n == 0 ? "no fallback" : name);
+    put_patterns(&out, " only of ", &rule->allow);
     put_patterns(&out, " on ", &rule->tensors);
     put_patterns(&out, " with ", &rule->probes);
     if ((gates[rule->gate].keys & HAS_TO) != 0 && rule->gate != ND_POLICY_BIT_EQUAL &&

@@ -1,7 +1,11 @@
 /* Accuracies of every device, against the float model and against the quantised reference. */
+#include <assert.h>
 #include <math.h>
 
+#include "compare/metrics/layout.h"
 #include "core/memory.h"
+#include "core/random.h"
+#include "core/statistics/distributions.h"
 #include "core/statistics/evidence.h"
 #include "core/text/strbuf.h"
 #include "judge/accuracy/fleet_accuracy.h"
@@ -56,6 +60,12 @@ static size_t nd_qualify_count_right(const struct nd_accuracy_study *study, cons
     for (size_t i = 0; i < study->n_samples; i++)
         n += study->labels[i] >= 0 && classes[i] == study->labels[i];
     return n;
+}
+
+/* Whether an accuracy fell too far: from `before` to `now` right ones of n. */
+static bool nd_broken_has_fell_back(size_t before, size_t now, size_t n)
+{
+    return n >= ND_BROKEN_MIN_SAMPLES && before > now && (double)(before - now) > ND_BROKEN_FALL * (double)n;
 }
 
 /* Far below the last result on every output and probe that has labels, as far as both have them. */
@@ -130,95 +140,11 @@ static void nd_qualify_fill_baseline(const struct nd_qualification *q, const str
 
 /* ---- reading ---- */
 
-/* NULL without an error: the capture has no such tensor, or other samples. */
-static enum nd_status read_classes(const struct nd_qualify_cell *cell, const char *probe, const char *tensor,
-                                   size_t n_samples, int64_t **out, struct nd_error *err)
-{
-    *out = NULL;
-    if (cell->failure != NULL)
-        return ND_OK;
-    size_t p = nd_capture_find_probe(cell->capture, probe), e = nd_capture_find_tensor(cell->capture, tensor);
-    if (p == SIZE_MAX || e == SIZE_MAX || nd_capture_probe(cell->capture, p)->n_samples != n_samples ||
-        !nd_capture_has_outputs(cell->capture, p, e))
-        return ND_OK;
-    return nd_top1_read(cell->capture, p, e, out, err);
-}
-
-static enum nd_status read_references(const struct nd_qualify_model *model, struct nd_accuracy_study *study,
-                                      struct nd_error *err)
-{
-    if (model->quantised != SIZE_MAX)
-        ND_TRY(read_classes(&model->cells[model->quantised], study->probe, study->tensor, study->n_samples,
-                            &study->quantised, err));
-    if (model->float64 != SIZE_MAX)
-        ND_TRY(read_classes(&model->cells[model->float64], study->probe, study->tensor, study->n_samples,
-                            &study->reference, err));
-    return ND_OK;
-}
-
-static enum nd_status read_study(const struct nd_qualification *q, struct nd_qualify_model *model,
-                                 const struct nd_probe *probe, const char *tensor, struct nd_error *err)
-{
-    struct nd_accuracy_study *study = &model->studies[model->n_studies++];
-    *study = (struct nd_accuracy_study){
-        .probe = probe->name, .tensor = tensor, .n_samples = probe->n_samples, .labels = probe->labels};
-    study->devices = nd_calloc(q->n_devices, sizeof *study->devices);
-    study->classes = nd_calloc(q->n_devices, sizeof *study->classes);
-    ND_TRY_MEMORY(study->devices != NULL && study->classes != NULL, err);
-    enum nd_status status = ND_OK;
-    for (size_t d = 0; status == ND_OK && d < q->n_devices; d++) {
-        int64_t *classes = NULL;
-        status = read_classes(&model->cells[d], probe->name, tensor, probe->n_samples, &classes, err);
-        if (classes == NULL)
-            continue;
-        study->devices[study->n_devices] = d;
-        study->classes[study->n_devices++] = classes;
-    }
-    if (status == ND_OK)
-        status = read_references(model, study, err);
-    return status == ND_OK ? nd_accuracy_study_measure(study, q->campaign.confidence, q->campaign.margin, err)
-                           : status;
-}
-
-enum nd_status nd_qualify_study(struct nd_qualification *q, struct nd_qualify_model *model,
-                                struct nd_error *err)
-{
-    model->studies = nd_calloc(model->n_tensors * model->n_probes, sizeof *model->studies);
-    ND_TRY_MEMORY(model->studies != NULL, err);
-    for (size_t p = 0; p < model->n_probes; p++)
-        for (size_t e = 0; e < model->n_tensors; e++)
-            if (model->probes[p]->labels != NULL && model->tensors[e].is_output)
-                ND_TRY(read_study(q, model, model->probes[p], model->tensors[e].name, err));
-    return ND_OK;
-}
-
 /* ---- telling ---- */
 
 static struct nd_qualified_share share_of(const struct nd_proportion *p)
 {
     return (struct nd_qualified_share){(size_t)p->k, (size_t)p->n, p->share, p->interval};
-}
-
-/* What the discordant samples come to as evidence, in their order: what one who looked after every sample would
- * have seen. */
-static void find_evidence(const struct nd_accuracy_study *study, const int64_t *ref, const int64_t *test,
-                          struct nd_qualified_pair *out)
-{
-    struct nd_sequential_evidence evidence = {0};
-    size_t n = 0; /* samples with a label */
-    out->stop = SIZE_MAX;
-    for (size_t i = 0; i < study->n_samples; i++) {
-        bool is_ref_right = ref[i] == study->labels[i], is_test_right = test[i] == study->labels[i];
-        if (study->labels[i] < 0)
-            continue;
-        n++;
-        if (is_ref_right != is_test_right)
-            nd_evidence_add(&evidence, is_test_right);
-        if (out->stop == SIZE_MAX && nd_evidence_suffices(&evidence, ND_EVIDENCE_STOP))
-            out->stop = n;
-    }
-    out->e_value = exp(evidence.log_e);
-    out->largest_e = exp(evidence.log_e_max);
 }
 
 struct nd_paired_question nd_qualify_question(double margin, double confidence, double power)
@@ -301,7 +227,23 @@ static void add_pair(const struct nd_qualification *q, const struct nd_qualify_m
         .n_samples_needed = (size_t)asked.answer.n_needed,
         .gate = asked.rule,
     };
-    find_evidence(study, ref, test, pair);
+    /* What the discordant samples come to as evidence, in their order: what one who looked after every sample
+     * would have seen. */
+    struct nd_sequential_evidence evidence = {0};
+    size_t n = 0; /* samples with a label */
+    pair->stop = SIZE_MAX;
+    for (size_t i = 0; i < study->n_samples; i++) {
+        bool is_ref_right = ref[i] == study->labels[i], is_test_right = test[i] == study->labels[i];
+        if (study->labels[i] < 0)
+            continue;
+        n++;
+        if (is_ref_right != is_test_right)
+            nd_evidence_add(&evidence, is_test_right);
+        if (pair->stop == SIZE_MAX && nd_evidence_suffices(&evidence, ND_EVIDENCE_STOP))
+            pair->stop = n;
+    }
+    pair->e_value = exp(evidence.log_e);
+    pair->largest_e = exp(evidence.log_e_max);
 }
 
 /* Every device against one reference, with Holm's p-values over all of them. */
@@ -326,20 +268,11 @@ static void add_reference(const struct nd_qualification *q, const struct nd_qual
     }
 }
 
-static void fill_devices(const struct nd_qualification *q, const struct nd_qualify_model *model,
-                         const struct nd_accuracy_study *study, struct nd_qualified_study *out)
+/* "uniform: quantisation", "uneven: NPU", "inconclusive". */
+static const char *nd_spread_name(enum nd_spread_kind kind)
 {
-    out->devices.items = nd_arena_calloc(q->arena, study->n_devices, sizeof *out->devices.items);
-    for (size_t d = 0; out->devices.items != NULL && d < study->n_devices; d++) {
-        struct nd_qualified_pairs *pairs = &out->devices.items[out->devices.n++];
-        pairs->device = nd_qualify_text(q, q->labels[study->devices[d]]);
-        pairs->against.items = nd_arena_calloc(q->arena, 2, sizeof *pairs->against.items);
-    }
-    const struct reference references[] = {{ND_REFERENCE_FLOAT, study->reference},
-                                           {ND_REFERENCE_QUANTISED, study->quantised}};
-    for (size_t i = 0; i < 2 && !nd_arena_has_failed(q->arena); i++)
-        if (references[i].classes != NULL)
-            add_reference(q, model, study, &references[i], out);
+    static const char *const names[] = {"inconclusive", "uniform: quantisation", "uneven: NPU"};
+    return names[kind];
 }
 
 static void fill_study(const struct nd_qualification *q, const struct nd_qualify_model *model,
@@ -364,7 +297,17 @@ static void fill_study(const struct nd_qualification *q, const struct nd_qualify
                    .quantised = spread->quantised,
                    .beyond = spread->beyond},
     };
-    fill_devices(q, model, study, out);
+    out->devices.items = nd_arena_calloc(q->arena, study->n_devices, sizeof *out->devices.items);
+    for (size_t d = 0; out->devices.items != NULL && d < study->n_devices; d++) {
+        struct nd_qualified_pairs *pairs = &out->devices.items[out->devices.n++];
+        pairs->device = nd_qualify_text(q, q->labels[study->devices[d]]);
+        pairs->against.items = nd_arena_calloc(q->arena, 2, sizeof *pairs->against.items);
+    }
+    const struct reference references[] = {{ND_REFERENCE_FLOAT, study->reference},
+                                           {ND_REFERENCE_QUANTISED, study->quantised}};
+    for (size_t i = 0; i < 2 && !nd_arena_has_failed(q->arena); i++)
+        if (references[i].classes != NULL)
+            add_reference(q, model, study, &references[i], out);
     nd_qualify_fill_baseline(q, model, study, out);
 }
 
@@ -375,3 +318,190 @@ void nd_qualify_fill_accuracy(const struct nd_qualification *q, const struct nd_
     for (size_t i = 0; out->accuracy.items != NULL && i < model->n_studies; i++)
         fill_study(q, model, &model->studies[i], &out->accuracy.items[out->accuracy.n++]);
 }
+
+/* ---- target tensors ---- */
+
+enum { N_STATISTICS = 6 };
+
+struct nd_target_sums nd_target_sums_of(const double *values, const double *target, size_t n)
+{
+    struct nd_target_sums sums = {0};
+    for (size_t i = 0; i < n; i++) {
+        if (!isfinite(values[i]) || !isfinite(target[i])) {
+            sums.n_left_out++;
+            continue;
+        }
+        double error = values[i] - target[i];
+        sums.n_elems++;
+        sums.abs_error += fabs(error);
+        sums.sq_error += error * error;
+        sums.sq_target += target[i] * target[i];
+    }
+    return sums;
+}
+
+static void add(struct nd_target_sums *sum, const struct nd_target_sums *sample)
+{
+    sum->n_elems += sample->n_elems;
+    sum->abs_error += sample->abs_error;
+    sum->sq_error += sample->sq_error;
+    sum->sq_target += sample->sq_target;
+}
+
+/* 10 log10(a / b); 0 / 0 is what the caller says. */
+static double decibels(double a, double b, double of_nothing)
+{
+    static const double db_per_neper = 0x1.15f2ced384f28p+2; /* 10 / ln 10 */
+    if (isnan(a) || isnan(b) || (a == 0 && b == 0))
+        return isnan(a) || isnan(b) ? NAN : of_nothing;
+    if (a == 0 || b == 0 || isinf(a) || isinf(b))
+        return isinf(a) && isinf(b) ? NAN : a == 0 || isinf(b) ? -INFINITY : INFINITY;
+    return db_per_neper * (nd_log(a) - nd_log(b));
+}
+
+static void statistics_of(const struct nd_target_sums *ref, const struct nd_target_sums *test,
+                          double values[static N_STATISTICS])
+{
+    values[0] = ref->abs_error / (double)ref->n_elems;
+    values[1] = decibels(ref->sq_target, ref->sq_error, ref->n_elems > 0 ? INFINITY : NAN);
+    values[2] = test->abs_error / (double)test->n_elems;
+    values[3] = decibels(test->sq_target, test->sq_error, test->n_elems > 0 ? INFINITY : NAN);
+    values[4] = values[2] - values[0];
+    values[5] = decibels(ref->sq_error, test->sq_error, ref->n_elems > 0 && test->n_elems > 0 ? 0 : NAN);
+    /* The targets differ only where elements were left out. */
+    if (ref->sq_target != test->sq_target && isfinite(values[5]))
+        values[5] += decibels(test->sq_target, ref->sq_target, NAN);
+}
+
+static struct nd_interval interval_of(double *draws, double confidence)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < ND_DRAWS; i++)
+        if (!isnan(draws[i]))
+            draws[n++] = draws[i];
+    return n > 0 ? nd_percentiles(draws, n, confidence) : (struct nd_interval){NAN, NAN};
+}
+
+enum nd_status nd_target_compare(const struct nd_target_sums *ref, const struct nd_target_sums *test,
+                                 size_t n_samples, const struct nd_spread_options *options,
+                                 struct nd_target_comparison *out, struct nd_error *err)
+{
+    assert(n_samples <= UINT32_MAX && options->confidence > 0 && options->confidence < 1);
+    double *draws = nd_calloc((size_t)N_STATISTICS * ND_DRAWS, sizeof *draws), values[N_STATISTICS];
+    ND_TRY_MEMORY(draws != NULL, err);
+    struct nd_target_sums all_ref = {0}, all_test = {0};
+    for (size_t i = 0; i < n_samples; i++) {
+        add(&all_ref, &ref[i]);
+        add(&all_test, &test[i]);
+    }
+    statistics_of(&all_ref, &all_test, values);
+    struct nd_estimate estimates[N_STATISTICS];
+    for (size_t k = 0; k < N_STATISTICS; k++)
+        estimates[k] = (struct nd_estimate){values[k], {NAN, NAN}};
+    uint64_t state = options->seed;
+    for (size_t d = 0; d < ND_DRAWS && n_samples > 1; d++) {
+        struct nd_target_sums drawn_ref = {0}, drawn_test = {0};
+        for (size_t i = 0; i < n_samples; i++) {
+            size_t sample = nd_splitmix_below(&state, n_samples);
+            add(&drawn_ref, &ref[sample]);
+            add(&drawn_test, &test[sample]);
+        }
+        statistics_of(&drawn_ref, &drawn_test, values);
+        for (size_t k = 0; k < N_STATISTICS; k++)
+            draws[k * ND_DRAWS + d] = values[k];
+    }
+    for (size_t k = 0; k < N_STATISTICS && n_samples > 1; k++)
+        estimates[k].interval = interval_of(draws + k * ND_DRAWS, options->confidence);
+    *out = (struct nd_target_comparison){.ref = {estimates[0], estimates[1]},
+                                         .test = {estimates[2], estimates[3]},
+                                         .difference = {estimates[4], estimates[5]}};
+    free(draws);
+    return ND_OK;
+}
+
+/* ---- all cells of a model ---- */
+
+enum { SEED = 20240229 };
+
+/* ---- measuring ---- */
+
+static enum nd_status measure(const struct nd_capture *capture, size_t probe, size_t tensor,
+                              const struct nd_probe_goal *goal, struct nd_target_sums **out,
+                              struct nd_error *err)
+{
+    struct nd_layout layout;
+    const struct nd_kernels *kernels;
+    ND_TRY(nd_layout_make(nd_capture_tensor(capture, tensor), &layout, err));
+    ND_TRY(nd_kernels_choose(NULL, &kernels, err));
+    if (layout.n_elems != goal->n_elems)
+        return nd_fail(err, ND_E_PROBE_SHAPE, goal->output,
+                       "the target of output '%s' has %zu elements for a sample, the output %zu", goal->output,
+                       goal->n_elems, layout.n_elems);
+    nd_layout_make_real(&layout);
+    ND_FREED unsigned char *bytes = nd_tensor_alloc(layout.sample_bytes);
+    ND_FREED double *values = nd_tensor_alloc(layout.n_elems * sizeof *values); /* as many as the target has */
+    ND_FREED struct nd_target_sums *sums = nd_calloc(goal->n_samples, sizeof *sums);
+    ND_TRY_MEMORY(bytes != NULL && values != NULL && sums != NULL, err);
+    for (size_t i = 0; i < goal->n_samples; i++) {
+        ND_TRY(nd_capture_read_verified(&(struct nd_probe_values){capture, probe, tensor}, i, 1, bytes, err));
+        /* Real values of one sample. */
+        for (size_t first = 0; first < layout.n_elems; first += ND_BLOCK) {
+            size_t n = layout.n_elems - first < ND_BLOCK ? layout.n_elems - first : ND_BLOCK;
+            nd_layout_load(&layout, kernels, bytes + first * layout.elem_bytes, first, n, values + first);
+        }
+        sums[i] = nd_target_sums_of(values, goal->values + i * goal->n_elems, goal->n_elems);
+    }
+    return ND_GIVE(out, sums);
+}
+
+static enum nd_status measure_cell(const struct nd_qualify_cell *cell, const struct nd_qualify_target *target,
+                                   const struct nd_probe_goal *goal, struct nd_target_sums **out,
+                                   struct nd_error *err)
+{
+    if (cell->failure != NULL)
+        return ND_OK;
+    size_t p = nd_capture_find_probe(cell->capture, target->probe);
+    size_t e = nd_capture_find_tensor(cell->capture, target->tensor);
+    if (p == SIZE_MAX || e == SIZE_MAX || nd_capture_probe(cell->capture, p)->n_samples != target->n_samples ||
+        !nd_capture_has_outputs(cell->capture, p, e))
+        return ND_OK;
+    return measure(cell->capture, p, e, goal, out, err);
+}
+
+static enum nd_status measure_target(struct nd_qualify_model *model, const struct nd_probe *probe,
+                                     const struct nd_probe_goal *goal, const char *tensor, struct nd_error *err)
+{
+    struct nd_qualify_target *target = &model->targets[model->n_targets++];
+    *target = (struct nd_qualify_target){.probe = probe->name, .tensor = tensor, .n_samples = goal->n_samples};
+    target->sums = nd_calloc(model->n_cells, sizeof *target->sums);
+    enum nd_status status = target->sums != NULL ? ND_OK : nd_fail_memory(err);
+    for (size_t c = 0; status == ND_OK && c < model->n_cells; c++)
+        status = measure_cell(&model->cells[c], target, goal, &target->sums[c], err);
+    return status;
+}
+
+enum nd_status nd_qualify_measure_targets(struct nd_qualification *q, struct nd_qualify_model *model,
+                                          struct nd_error *err)
+{
+    (void)q;
+    model->targets = nd_calloc(model->n_tensors * model->n_probes, sizeof *model->targets);
+    ND_TRY_MEMORY(model->targets != NULL, err);
+    for (size_t p = 0; p < model->n_probes; p++)
+        for (size_t e = 0; e < model->n_tensors; e++) {
+            const struct nd_probe_goal *goal = nd_probe_find_goal(model->probes[p], model->tensors[e].name);
+            if (goal != NULL && model->tensors[e].is_output)
+                ND_TRY(measure_target(model, model->probes[p], goal, model->tensors[e].name, err));
+        }
+    return ND_OK;
+}
+
+bool nd_qualify_compare_target(const struct nd_qualify_target *target, size_t ref, size_t device,
+                               double confidence, struct nd_target_comparison *out)
+{
+    const struct nd_spread_options options = {.confidence = confidence, .seed = SEED};
+    return ref != SIZE_MAX && target->sums[ref] != NULL && target->sums[device] != NULL &&
+           nd_target_compare(target->sums[ref], target->sums[device], target->n_samples, &options, out, NULL) ==
+               ND_OK;
+}
+
+/* ---- telling ---- */

@@ -110,22 +110,6 @@ static bool is_equal_tensor(const struct table *table, size_t a, size_t b, size_
     return is_equal;
 }
 
-static void number_tensor(const struct table *table, size_t tensor)
-{
-    size_t *values = table->chart->tensors[tensor].values, n = 0;
-    for (size_t k = 0; k < table->n_cells; k++) {
-        size_t value = 0;
-        values[k] = SIZE_MAX;
-        if (table->tensors[k * table->chart->n_tensors + tensor] == NULL)
-            continue;
-        while (value < n && !is_equal_tensor(table, table->classes[value], k, tensor))
-            value++;
-        if (value == n)
-            table->classes[n++] = k;
-        values[k] = value;
-    }
-}
-
 /* All tensors, and how it ended. */
 static bool is_equal_whole(const struct table *table, size_t a, size_t b)
 {
@@ -163,8 +147,20 @@ static enum nd_status nd_history_find_values(const struct nd_history_reading *r,
     struct table table = {.r = r, .chart = chart, .n_cells = chart->sdks.n * chart->chipsets.n};
     table.classes = nd_arena_calloc(r->arena, table.n_cells, sizeof *table.classes);
     ND_TRY(table.classes != NULL ? find_tensors(&table, err) : nd_fail_memory(err));
-    for (size_t t = 0; t < chart->n_tensors; t++)
-        number_tensor(&table, t);
+    for (size_t t = 0; t < chart->n_tensors; t++) {
+        size_t *values = table.chart->tensors[t].values, n = 0;
+        for (size_t k = 0; k < table.n_cells; k++) {
+            size_t value = 0;
+            values[k] = SIZE_MAX;
+            if (table.tensors[k * table.chart->n_tensors + t] == NULL)
+                continue;
+            while (value < n && !is_equal_tensor(&table, table.classes[value], k, t))
+                value++;
+            if (value == n)
+                table.classes[n++] = k;
+            values[k] = value;
+        }
+    }
     number_cells(&table);
     return ND_OK;
 }
@@ -298,21 +294,6 @@ static const char *verdict_of(const struct nd_golden_cell *from, const struct nd
     return from->is_unstable || to->is_unstable ? "inconclusive" : "differs";
 }
 
-static void count_tensors(struct nd_golden_chart *chart, size_t from, size_t to, struct nd_golden_step *step)
-{
-    bool is_change = strcmp(step->verdict, "differs") == 0;
-    for (size_t t = 0; t < chart->n_tensors; t++) {
-        size_t before = chart->tensors[t].values[from], after = chart->tensors[t].values[to];
-        bool differs = before != SIZE_MAX && after != SIZE_MAX && before != after;
-        step->n_missing += before != SIZE_MAX && after == SIZE_MAX;
-        step->n_extra += before == SIZE_MAX && after != SIZE_MAX;
-        step->n_different += differs;
-        if (differs && step->first == SIZE_MAX)
-            step->first = t;
-        chart->tensors[t].n_steps += differs && is_change;
-    }
-}
-
 static enum nd_status find_also(const struct nd_history_reading *r, size_t from, size_t to,
                                 struct nd_golden_step *step, struct nd_error *err)
 {
@@ -344,7 +325,17 @@ static enum nd_status find_steps(const struct nd_history_reading *r, struct nd_g
                                                 .to = s,
                                                 .verdict = verdict_of(&chart->cells[from], &chart->cells[to]),
                                                 .first = SIZE_MAX};
-                count_tensors(chart, from, to, step);
+                bool is_change = strcmp(step->verdict, "differs") == 0;
+                for (size_t t = 0; t < chart->n_tensors; t++) {
+                    size_t before = chart->tensors[t].values[from], after = chart->tensors[t].values[to];
+                    bool differs = before != SIZE_MAX && after != SIZE_MAX && before != after;
+                    step->n_missing += before != SIZE_MAX && after == SIZE_MAX;
+                    step->n_extra += before == SIZE_MAX && after != SIZE_MAX;
+                    step->n_different += differs;
+                    if (differs && step->first == SIZE_MAX)
+                        step->first = t;
+                    chart->tensors[t].n_steps += differs && is_change;
+                }
                 ND_TRY(find_also(r, from, to, step, err));
             }
             from = to;

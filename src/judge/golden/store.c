@@ -154,8 +154,8 @@ enum nd_status nd_golden_plan(const struct nd_golden *store, const char *model_s
 {
     ND_CLEANUP(nd_golden_plan_deinit)
     struct nd_golden_plan plan = {.entries = nd_calloc(store->n, sizeof *plan.entries)};
-    enum nd_status status = plan.entries != NULL ? ND_OK : nd_fail_memory(err);
-    for (size_t i = 0; status == ND_OK && i < store->n; i++) {
+    ND_TRY_MEMORY(plan.entries != NULL, err);
+    for (size_t i = 0; i < store->n; i++) {
         const json_t *json = store->entries[i].json;
         bool is_wanted = is_planned(json, model_sha256, runtime);
         plan.n_without_runtime += is_of_model(json, model_sha256) && !takes_runtime(json);
@@ -164,10 +164,12 @@ enum nd_status nd_golden_plan(const struct nd_golden *store, const char *model_s
                 !is_planned(store->entries[j].json, model_sha256, runtime) ||
                 !json_equal(axis_of(json, ND_AXIS_CHIPSET), axis_of(store->entries[j].json, ND_AXIS_CHIPSET));
         struct nd_golden_entry entry = {0};
-        if (is_wanted && (status = nd_golden_entry(store, i, &entry, err)) == ND_OK)
-            insert(&plan, &entry);
+        if (!is_wanted)
+            continue;
+        ND_TRY(nd_golden_entry(store, i, &entry, err));
+        insert(&plan, &entry);
     }
-    return status == ND_OK ? ND_GIVE(out, plan) : status;
+    return ND_GIVE(out, plan);
 }
 
 void nd_golden_plan_deinit(struct nd_golden_plan *plan)
@@ -191,20 +193,24 @@ char *nd_store_path(const struct nd_golden *store, const char *folder, const cha
 static enum nd_status check_folders(const char *path, struct nd_error *err)
 {
     static const char *const folders[] = {"entries", "objects"};
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < sizeof folders / sizeof *folders && status == ND_OK; i++) {
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
         struct stat info;
-        char *folder = nd_path_join(path, folders[i]);
-        if (folder == NULL)
-            status = nd_fail_memory(err);
-        else if (lstat(folder, &info) == 0 && S_ISLNK(info.st_mode))
-            status =
-                nd_fail(err, ND_E_FILE_WRITE, folder,
-                        "'%s' is a symbolic link: a golden store is only changed where its folders are its own",
-                        folder);
-        free(folder);
+        ND_FREED char *folder = nd_path_join(path, folders[i]);
+        ND_TRY_MEMORY(folder != NULL, err);
+        if (lstat(folder, &info) == 0 && S_ISLNK(info.st_mode))
+            return nd_fail(
+                err, ND_E_FILE_WRITE, folder,
+                "'%s' is a symbolic link: a golden store is only changed where its folders are its own",
+                folder);
     }
-    return status;
+    return ND_OK;
+}
+
+static void nd_store_unlock(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd); /* which releases it */
+    *fd = -1;
 }
 
 /* Waits until no other writer is at work; *fd is to be given to nd_store_unlock. */
@@ -212,26 +218,16 @@ static enum nd_status nd_store_lock(const char *path, int *fd, struct nd_error *
 {
     ND_FREED char *name = nd_path_join(path, "lock");
     ND_TRY_MEMORY(name != NULL, err);
-    enum nd_status status = check_folders(path, err);
-    int lock = status != ND_OK ? -1 : open(name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
-    int rc = status == ND_OK && lock < 0 ? -1 : 0;
-    while (status == ND_OK && rc == 0 && (rc = flock(lock, LOCK_EX)) != 0 && errno == EINTR)
+    ND_TRY(check_folders(path, err));
+    ND_CLEANUP(nd_store_unlock) int lock = open(name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+    int rc = lock < 0 ? -1 : 0;
+    while (rc == 0 && (rc = flock(lock, LOCK_EX)) != 0 && errno == EINTR)
         rc = 0;
     if (rc != 0)
-        status = nd_fail(err, ND_E_FILE_WRITE, name, "cannot lock '%s': %s", name, strerror(errno));
-    if (status != ND_OK && lock >= 0)
-        close(lock);
-    if (status == ND_OK)
-        *fd = lock;
-    return status;
-}
-
-/* Waits until no other writer is at work; *fd is to be given to nd_store_unlock. */
-static void nd_store_unlock(int *fd)
-{
-    if (*fd >= 0)
-        close(*fd); /* which releases it */
-    *fd = -1;
+        return nd_fail(err, ND_E_FILE_WRITE, name, "cannot lock '%s': %s", name, strerror(errno));
+    *fd = lock;
+    lock = -1;
+    return ND_OK;
 }
 
 /* ---- entries ---- */
@@ -402,24 +398,21 @@ static enum nd_status check_version(const char *path, struct nd_error *err)
 {
     ND_FREED char *name = nd_path_join(path, "store.json");
     ND_TRY_MEMORY(name != NULL, err);
-    enum nd_status status = ND_ERR_NOT_FOUND;
     ND_FREED void *data = NULL;
     size_t n = 0;
-    if (nd_path_exists(name))
-        status = nd_file_read(name, 1 << 20, &data, &n, err);
-    if (status == ND_OK) {
-        json_t *root = json_loadb(data, n, 0, NULL);
-        const json_t *version = json_object_get(root, "npudiff_store");
-        if (!json_is_integer(version))
-            status = nd_fail(err, ND_E_STORE_FORMAT, name,
-                             "'%s' is damaged: expected a JSON object with the number 'npudiff_store'", name);
-        else if (json_integer_value(version) != ND_STORE_VERSION)
-            status = nd_fail(err, ND_E_STORE_VERSION, name,
-                             "'%s' is of store format %" JSON_INTEGER_FORMAT ", expected format %d", name,
-                             json_integer_value(version), (int)ND_STORE_VERSION);
-        json_decref(root);
-    }
-    return status;
+    if (!nd_path_exists(name))
+        return ND_ERR_NOT_FOUND;
+    ND_TRY(nd_file_read(name, 1 << 20, &data, &n, err));
+    json_auto_t *root = json_loadb(data, n, 0, NULL);
+    const json_t *version = json_object_get(root, "npudiff_store");
+    if (!json_is_integer(version))
+        return nd_fail(err, ND_E_STORE_FORMAT, name,
+                       "'%s' is damaged: expected a JSON object with the number 'npudiff_store'", name);
+    if (json_integer_value(version) != ND_STORE_VERSION)
+        return nd_fail(err, ND_E_STORE_VERSION, name,
+                       "'%s' is of store format %" JSON_INTEGER_FORMAT ", expected format %d", name,
+                       json_integer_value(version), (int)ND_STORE_VERSION);
+    return ND_OK;
 }
 
 /* Whether a folder holds nothing but what making a store leaves: nobody's folder becomes a store by mistake. */
@@ -458,22 +451,19 @@ enum nd_status nd_golden_open(const char *path, bool create, struct nd_golden **
     ND_CLEANUP(nd_golden_close) struct nd_golden *store = NULL;
     enum nd_status status = check_version(path, err);
     if (status == ND_ERR_NOT_FOUND && create) {
-        status = make_store(path, err);
-        if (status == ND_OK)
-            status = check_version(path, err);
+        ND_TRY(make_store(path, err));
+        status = check_version(path, err);
     } else if (status == ND_ERR_NOT_FOUND) {
         status = nd_fail(err, nd_path_exists(path) ? ND_E_STORE_FORMAT : ND_E_FILE_OPEN, path,
                          nd_path_exists(path) ? "'%s' is no golden store: it has no store.json"
                                               : "cannot open golden store '%s': it does not exist",
                          path);
     }
-    if (status != ND_OK)
-        return status;
+    ND_TRY(status);
     store = nd_calloc(1, sizeof *store);
-    if (store != NULL)
-        store->path = nd_strdup(path);
-    status = store == NULL || store->path == NULL ? nd_fail_memory(err) : nd_store_load(store, err);
-    return status == ND_OK ? ND_GIVE(out, store) : status;
+    ND_TRY_MEMORY(store != NULL && (store->path = nd_strdup(path)) != NULL, err);
+    ND_TRY(nd_store_load(store, err));
+    return ND_GIVE(out, store);
 }
 
 void nd_golden_close(struct nd_golden **store)
@@ -550,27 +540,19 @@ static enum nd_status put_object(const struct nd_golden *store, const char *capt
                                  char hex[static ND_SHA256_HEX_BYTES], struct nd_error *err)
 {
     char copied[ND_SHA256_HEX_BYTES];
-    struct nd_new_file copy = nd_new_file_none();
-    enum nd_status status = nd_sha256_file(capture, hex, err);
-    if (status != ND_OK)
-        return status;
+    ND_CLEANUP(nd_new_file_discard) struct nd_new_file copy = nd_new_file_none();
+    ND_TRY(nd_sha256_file(capture, hex, err));
     ND_FREED char *final = nd_store_path(store, "objects", hex, ".h5");
-    if (final == NULL) {
-        status = nd_fail_memory(err);
-    } else if (!nd_path_exists(final)) {
-        status = nd_new_file_create(final, true, &copy, err);
-        if (status == ND_OK)
-            status = copy_bytes(capture, &copy, err);
-        if (status == ND_OK)
-            status = nd_sha256_file(copy.temporary, copied, err);
-        if (status == ND_OK && strcmp(copied, hex) != 0)
-            status = nd_fail(err, ND_E_CAPTURE_CHANGED, capture, "'%s' was changed while it was being copied",
-                             capture);
-        if (status == ND_OK)
-            status = nd_new_file_commit(&copy, err);
-        nd_new_file_discard(&copy);
-    }
-    return status;
+    ND_TRY_MEMORY(final != NULL, err);
+    if (nd_path_exists(final))
+        return ND_OK;
+    ND_TRY(nd_new_file_create(final, true, &copy, err));
+    ND_TRY(copy_bytes(capture, &copy, err));
+    ND_TRY(nd_sha256_file(copy.temporary, copied, err));
+    if (strcmp(copied, hex) != 0)
+        return nd_fail(err, ND_E_CAPTURE_CHANGED, capture, "'%s' was changed while it was being copied",
+                       capture);
+    return nd_new_file_commit(&copy, err);
 }
 
 static enum nd_status put_entry(const struct nd_golden *store, const json_t *entry,
@@ -685,8 +667,13 @@ struct pruning {
     const struct nd_golden *store;
     struct nd_golden_pruning found;
     bool *is_kept; /* [store->n] */
-    enum nd_status status;
 };
+
+static void deinit_pruning(struct pruning *pruning)
+{
+    nd_golden_pruning_deinit(&pruning->found);
+    free(pruning->is_kept);
+}
 
 void nd_golden_pruning_deinit(struct nd_golden_pruning *pruning)
 {
@@ -708,26 +695,14 @@ static bool note_removed(struct nd_golden_removed *removed, const char *name)
     return copy != NULL;
 }
 
-static void remove_file(struct pruning *pruning, enum nd_golden_part part, const char *folder, const char *name,
-                        struct nd_error *err)
+static enum nd_status remove_file(struct pruning *pruning, enum nd_golden_part part, const char *folder,
+                                  const char *name, struct nd_error *err)
 {
     ND_FREED char *path = nd_store_path(pruning->store, folder, name, "");
-    if (path == NULL || !note_removed(&pruning->found.removed[part], name))
-        pruning->status = nd_fail_memory(err);
-    else if (!pruning->found.dry_run && unlink(path) != 0 && errno != ENOENT)
-        pruning->status = nd_fail(err, ND_E_FILE_WRITE, path, "cannot remove '%s': %s", path, strerror(errno));
-}
-
-static void choose_entries(struct pruning *pruning, size_t keep)
-{
-    const struct nd_golden *store = pruning->store;
-    for (size_t i = 0; i < store->n; i++) {
-        size_t n_newer = 0;
-        for (size_t j = i + 1; keep > 0 && n_newer < keep && j < store->n; j++)
-            n_newer += json_equal(json_object_get(store->entries[i].json, "axes"),
-                                  json_object_get(store->entries[j].json, "axes")) != 0;
-        pruning->is_kept[i] = keep == 0 || n_newer < keep;
-    }
+    ND_TRY_MEMORY(path != NULL && note_removed(&pruning->found.removed[part], name), err);
+    if (!pruning->found.dry_run && unlink(path) != 0 && errno != ENOENT)
+        return nd_fail(err, ND_E_FILE_WRITE, path, "cannot remove '%s': %s", path, strerror(errno));
+    return ND_OK;
 }
 
 static bool is_named(const struct pruning *pruning, const char *object)
@@ -740,65 +715,61 @@ static bool is_named(const struct pruning *pruning, const char *object)
 }
 
 /* Leftovers of a folder, and of "objects" what no entry names, unless an entry that cannot be read might. */
-static void remove_from(struct pruning *pruning, const char *folder, bool with_objects, struct nd_error *err)
+static enum nd_status remove_from(struct pruning *pruning, const char *folder, bool with_objects,
+                                  struct nd_error *err)
 {
     ND_FREED struct dirent **names = NULL;
     ND_FREED char *path = nd_path_join(pruning->store->path, folder);
-    int n = path != NULL ? scandir(path, &names, NULL, alphasort) : -1;
-    if (path == NULL)
-        pruning->status = nd_fail_memory(err);
+    ND_TRY_MEMORY(path != NULL, err);
+    int n = scandir(path, &names, NULL, alphasort);
+    enum nd_status status = ND_OK;
     for (int i = 0; i < n; i++) {
         const char *name = names[i]->d_name;
         char hex[ND_SHA256_HEX_BYTES];
-        if (pruning->status == ND_OK && nd_file_is_temporary(name))
-            remove_file(pruning, ND_GOLDEN_LEFTOVERS, folder, name, err);
-        else if (pruning->status == ND_OK && with_objects && nd_store_digest_of(name, ".h5", hex) &&
+        if (status == ND_OK && nd_file_is_temporary(name))
+            status = remove_file(pruning, ND_GOLDEN_LEFTOVERS, folder, name, err);
+        else if (status == ND_OK && with_objects && nd_store_digest_of(name, ".h5", hex) &&
                  !is_named(pruning, hex))
-            remove_file(pruning, ND_GOLDEN_OBJECTS, folder, name, err);
+            status = remove_file(pruning, ND_GOLDEN_OBJECTS, folder, name, err);
         free(names[i]);
     }
+    return status;
 }
 
 static enum nd_status prune_locked(struct pruning *pruning, size_t keep, struct nd_error *err)
 {
-    choose_entries(pruning, keep);
-    for (size_t i = 0; pruning->status == ND_OK && i < pruning->store->n; i++) {
+    const struct nd_golden *store = pruning->store;
+    for (size_t i = 0; i < store->n; i++) {
+        size_t n_newer = 0;
+        for (size_t j = i + 1; keep > 0 && n_newer < keep && j < store->n; j++)
+            n_newer += json_equal(json_object_get(store->entries[i].json, "axes"),
+                                  json_object_get(store->entries[j].json, "axes")) != 0;
+        pruning->is_kept[i] = keep == 0 || n_newer < keep;
+    }
+    for (size_t i = 0; i < store->n; i++) {
         char name[ND_SHA256_HEX_BYTES + 8];
+        pruning->found.n_kept += pruning->is_kept[i];
         if (pruning->is_kept[i])
             continue;
-        snprintf(name, sizeof name, "%s.json", pruning->store->entries[i].id);
-        remove_file(pruning, ND_GOLDEN_ENTRIES, "entries", name, err);
+        snprintf(name, sizeof name, "%s.json", store->entries[i].id);
+        ND_TRY(remove_file(pruning, ND_GOLDEN_ENTRIES, "entries", name, err));
     }
-    if (pruning->status == ND_OK)
-        remove_from(pruning, ".", false, err);
-    if (pruning->status == ND_OK)
-        remove_from(pruning, "entries", false, err);
-    if (pruning->status == ND_OK)
-        remove_from(pruning, "objects", pruning->store->n_problems == 0, err);
-    for (size_t i = 0; i < pruning->store->n; i++)
-        pruning->found.n_kept += pruning->is_kept[i];
-    return pruning->status;
+    ND_TRY(remove_from(pruning, ".", false, err));
+    ND_TRY(remove_from(pruning, "entries", false, err));
+    return remove_from(pruning, "objects", store->n_problems == 0, err);
 }
 
 enum nd_status nd_golden_prune(struct nd_golden *store, size_t keep, bool dry_run,
                                struct nd_golden_pruning *out, struct nd_error *err)
 {
-    struct pruning pruning = {.store = store, .found.dry_run = dry_run};
-    int lock = -1;
-    enum nd_status status = nd_store_lock(store->path, &lock, err);
-    if (status == ND_OK)
-        status = nd_store_load(store, err);
-    if (status == ND_OK) {
-        pruning.is_kept = nd_calloc(store->n, sizeof *pruning.is_kept);
-        status = pruning.is_kept != NULL ? prune_locked(&pruning, keep, err) : nd_fail_memory(err);
-    }
-    if (status == ND_OK && !dry_run)
-        status = nd_store_load(store, err);
-    nd_store_unlock(&lock);
-    free(pruning.is_kept);
-    if (status == ND_OK)
-        *out = pruning.found;
-    else
-        nd_golden_pruning_deinit(&pruning.found);
-    return status;
+    ND_CLEANUP(deinit_pruning) struct pruning pruning = {.store = store, .found.dry_run = dry_run};
+    ND_CLEANUP(nd_store_unlock) int lock = -1;
+    ND_TRY(nd_store_lock(store->path, &lock, err));
+    ND_TRY(nd_store_load(store, err));
+    pruning.is_kept = nd_calloc(store->n, sizeof *pruning.is_kept);
+    ND_TRY_MEMORY(pruning.is_kept != NULL, err);
+    ND_TRY(prune_locked(&pruning, keep, err));
+    if (!dry_run)
+        ND_TRY(nd_store_load(store, err));
+    return ND_GIVE(out, pruning.found);
 }

@@ -16,29 +16,6 @@ static bool is_listed(const struct nd_golden_tensor *tensor, const char *probe)
     return false;
 }
 
-/* Unknown as soon as one of the probes is: the largest of the others would say too little. */
-static void measure(const struct nd_comparison *c, struct nd_golden_tensor *tensor)
-{
-    size_t e = 0;
-    while (e < c->n_tensors && strcmp(c->tensors[e].name, tensor->name) != 0)
-        e++;
-    tensor->is_known = e < c->n_tensors;
-    for (size_t p = 0; tensor->is_known && p < c->n_probes; p++) {
-        if (!is_listed(tensor, c->probes[p].name))
-            continue;
-        const struct nd_compared_part *part = &c->tensors[e].pairs[0].probes[p];
-        const struct nd_difference *d = &part->difference;
-        tensor->is_known = part->coverage != ND_COVERAGE_NONE && d->has_values && !d->is_mixed;
-        tensor->has_lsb = d->is_integer;
-        tensor->n_elems += d->n_elems;
-        tensor->n_differing += d->n_differing;
-        tensor->max_lsb = d->max_lsb > tensor->max_lsb ? d->max_lsb : tensor->max_lsb;
-        tensor->has_error = tensor->has_error || d->has_errors;
-        tensor->max_abs = d->has_errors ? fmax(tensor->max_abs, d->abs.max) : tensor->max_abs;
-    }
-    tensor->is_known = tensor->is_known && tensor->n_elems > 0;
-}
-
 /* Fills how much each of the tensors differs that differ (of plain records). It is not known without ref
  * (nullable), or where a side keeps digests only. ND_ERR_MEMORY. */
 static enum nd_status nd_store_measure(const struct nd_capture *ref, const struct nd_capture *test,
@@ -54,8 +31,28 @@ static enum nd_status nd_store_measure(const struct nd_capture *ref, const struc
     /* What cannot be compared in numbers leaves them unknown; the digests still count. */
     if (status != ND_OK)
         return status == ND_ERR_MEMORY ? status : ND_OK;
-    for (size_t i = 0; i < difference->n_different; i++)
-        measure(compared, &difference->different[i]);
+    for (size_t i = 0; i < difference->n_different; i++) {
+        /* Unknown as soon as one of the probes is: the largest of the others would say too little. */
+        struct nd_golden_tensor *tensor = &difference->different[i];
+        size_t e = 0;
+        while (e < compared->n_tensors && strcmp(compared->tensors[e].name, tensor->name) != 0)
+            e++;
+        tensor->is_known = e < compared->n_tensors;
+        for (size_t p = 0; tensor->is_known && p < compared->n_probes; p++) {
+            if (!is_listed(tensor, compared->probes[p].name))
+                continue;
+            const struct nd_compared_part *part = &compared->tensors[e].pairs[0].probes[p];
+            const struct nd_difference *d = &part->difference;
+            tensor->is_known = part->coverage != ND_COVERAGE_NONE && d->has_values && !d->is_mixed;
+            tensor->has_lsb = d->is_integer;
+            tensor->n_elems += d->n_elems;
+            tensor->n_differing += d->n_differing;
+            tensor->max_lsb = d->max_lsb > tensor->max_lsb ? d->max_lsb : tensor->max_lsb;
+            tensor->has_error = tensor->has_error || d->has_errors;
+            tensor->max_abs = d->has_errors ? fmax(tensor->max_abs, d->abs.max) : tensor->max_abs;
+        }
+        tensor->is_known = tensor->is_known && tensor->n_elems > 0;
+    }
     nd_comparison_destroy(&compared);
     return ND_OK;
 }
@@ -74,18 +71,6 @@ static bool has_axis(const char *const *axes, size_t n, const char *axis)
         if (strcmp(axes[i], axis) == 0)
             return true;
     return false;
-}
-
-/* Of two entries that differ in as many axes, the one whose difference is asked about more rarely stands
- * nearer: the question is what a new SDK changed on this chipset, not what this chipset does otherwise. */
-static size_t weigh(const struct nd_golden_difference *d)
-{
-    static const char *const by_weight[] = {"host", "sdk", "options", "probes", "chipset"};
-    size_t weight = 0;
-    for (size_t w = 0; w < sizeof by_weight / sizeof by_weight[0]; w++)
-        if (has_axis(d->axes, d->n_axes, by_weight[w]))
-            weight += (size_t)1 << (2 * w);
-    return weight;
 }
 
 /* The tensor in graph order on which they part, SIZE_MAX when on none. */
@@ -125,7 +110,15 @@ static enum nd_status find_nearest(const struct nd_golden *store, const json_t *
         const json_t *ref = store->entries[i].json;
         struct candidate next = {.entry = i};
         status = nd_record_compare(ref, record, ref, &next.difference, err);
-        next.weight = weigh(&next.difference);
+        /* Of two entries that differ in as many axes, the one whose difference is asked about more rarely
+         * stands nearer: the question is what a new SDK changed on this chipset, not what this chipset does
+         * otherwise. */
+        static const char *const by_weight[] = {"host", "sdk", "options", "probes", "chipset"};
+        size_t weight = 0;
+        for (size_t w = 0; w < sizeof by_weight / sizeof by_weight[0]; w++)
+            if (has_axis(next.difference.axes, next.difference.n_axes, by_weight[w]))
+                weight += (size_t)1 << (2 * w);
+        next.weight = weight;
         bool is_found =
             status == ND_OK && nd_record_is_comparable(&next.difference) && is_nearer(&next, nearest);
         nd_record_difference_deinit(is_found ? &nearest->difference : &next.difference);
@@ -225,15 +218,15 @@ static enum nd_status note_broken(const struct nd_capture *capture, struct nd_go
 
 /* Of two entries each may be broken: what is equal to a broken one, or differs from it, is no measure. Where
  * they are equal one that is kept speaks for both. */
-static enum nd_status note_both_broken(struct nd_capture *const kept[2], struct nd_golden_check *check,
-                                       struct nd_error *err)
+static enum nd_status note_both_broken(const struct nd_capture *ref, const struct nd_capture *test,
+                                       struct nd_golden_check *check, struct nd_error *err)
 {
     bool is_same = check->exit_code == ND_EXIT_SAME;
     if (!is_same && check->exit_code != ND_EXIT_DIFFERS)
         return ND_OK;
-    enum nd_status status = find_broken(is_same && kept[0] == NULL ? kept[1] : kept[0], &check->broken, err);
+    enum nd_status status = find_broken(is_same && ref == NULL ? test : ref, &check->broken, err);
     if (status == ND_OK)
-        status = find_broken(is_same && kept[1] == NULL ? kept[0] : kept[1], &check->test_broken, err);
+        status = find_broken(is_same && test == NULL ? ref : test, &check->test_broken, err);
     if (check->broken != NULL)
         call_reference_broken(check);
     return status;
@@ -254,15 +247,12 @@ void nd_golden_check_deinit(struct nd_golden_check *check)
 static enum nd_status judge(const struct nd_golden *store, size_t entry, const struct nd_capture *capture,
                             struct nd_golden_check *check, struct nd_error *err)
 {
-    struct nd_capture *kept = NULL;
-    enum nd_status status = open_kept(store, entry, &kept, err);
-    if (status == ND_OK)
-        status = nd_store_measure(kept, capture, &check->difference, err);
-    nd_capture_close(&kept);
-    if (status == ND_OK)
-        status = note_broken(capture, check, err);
+    ND_CLEANUP(nd_capture_close) struct nd_capture *kept = NULL;
     check->has_entry = true;
-    return status == ND_OK ? nd_golden_entry(store, entry, &check->entry, err) : status;
+    ND_TRY(open_kept(store, entry, &kept, err));
+    ND_TRY(nd_store_measure(kept, capture, &check->difference, err));
+    ND_TRY(note_broken(capture, check, err));
+    return nd_golden_entry(store, entry, &check->entry, err);
 }
 
 enum nd_status nd_golden_check(const struct nd_golden *store, const char *capture, bool blame,
@@ -316,28 +306,19 @@ enum nd_status nd_golden_diff(const struct nd_golden *store, const char *ref, co
 {
     size_t a = 0, b = 0;
     ND_CLEANUP(nd_golden_check_deinit) struct nd_golden_check check = {.has_entry = true};
+    ND_CLEANUP(nd_capture_close) struct nd_capture *kept_ref = NULL, *kept_test = NULL;
     ND_TRY(find_entry(store, ref, &a, err));
     ND_TRY(find_entry(store, test, &b, err));
     const json_t *left = store->entries[a].json, *right = store->entries[b].json;
-    enum nd_status status = nd_record_compare(left, right, left, &check.difference, err);
-    if (status == ND_OK)
-        status = nd_golden_entry(store, a, &check.entry, err);
-    if (status == ND_OK)
-        status = nd_golden_entry(store, b, &check.test, err);
-    struct nd_capture *kept[2] = {NULL, NULL};
-    if (status == ND_OK)
-        status = open_kept(store, a, &kept[0], err);
-    if (status == ND_OK)
-        status = open_kept(store, b, &kept[1], err);
-    if (status == ND_OK)
-        status = nd_store_measure(kept[1] != NULL ? kept[0] : NULL, kept[1], &check.difference, err);
-    if (status == ND_OK) {
-        decide(&check, left, right, true);
-        status = note_both_broken(kept, &check, err);
-    }
-    nd_capture_close(&kept[0]);
-    nd_capture_close(&kept[1]);
+    ND_TRY(nd_record_compare(left, right, left, &check.difference, err));
+    ND_TRY(nd_golden_entry(store, a, &check.entry, err));
+    ND_TRY(nd_golden_entry(store, b, &check.test, err));
+    ND_TRY(open_kept(store, a, &kept_ref, err));
+    ND_TRY(open_kept(store, b, &kept_test, err));
+    ND_TRY(nd_store_measure(kept_test != NULL ? kept_ref : NULL, kept_test, &check.difference, err));
+    decide(&check, left, right, true);
+    ND_TRY(note_both_broken(kept_ref, kept_test, &check, err));
     if (check.exit_code == ND_EXIT_DEVICE_FAILED) /* both were accepted, failed or not */
         check.exit_code = ND_EXIT_DIFFERS;
-    return status == ND_OK ? ND_GIVE(out, check) : status;
+    return ND_GIVE(out, check);
 }

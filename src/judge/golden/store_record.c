@@ -102,27 +102,6 @@ static void put_option(struct collected *out, const char *key, const char *value
         put(out, ND_AXIS_OPTIONS, key, value);
 }
 
-static void put_runtime(struct collected *out, const struct nd_capture *capture, const char *key,
-                        const char *value)
-{
-    static const char *const of_sdk[] = {"id", "ort_version", "ort_build_info", "provider_version", NULL};
-    static const char *const of_options[] = {"provider", "optimisation", "threads", "fallback_allowed",
-                                             "passes",   "edges_in",     NULL};
-    size_t n = strlen(key);
-    if (strncmp(key, "library_", 8) == 0) {
-        if (n > 13 && n < 48 && strcmp(key + n - 5, "_path") == 0)
-            put_library(out, capture, key, value);
-    } else if (is_one_of(key, of_sdk)) {
-        put(out, ND_AXIS_SDK, key, value);
-    } else if (is_one_of(key, of_options)) {
-        put(out, ND_AXIS_OPTIONS, key, value);
-    } else if (strncmp(key, "option_", 7) == 0) {
-        put_option(out, key, value);
-    } else if (strstr(key, "version") != NULL || strstr(key, "build") != NULL) {
-        put(out, ND_AXIS_SDK, key, value); /* what later versions may write down of a runtime */
-    }
-}
-
 static void put_attribute(struct collected *out, const struct nd_capture *capture, const struct nd_attr *attr)
 {
     /* How it was called, which one of many it was, and what was sent there: no property of its kind. */
@@ -133,9 +112,25 @@ static void put_attribute(struct collected *out, const struct nd_capture *captur
     else if (attr->type == ND_ATTR_F64)
         snprintf(number, sizeof number, "%a", attr->f64);
     const char *value = attr->type == ND_ATTR_STRING ? attr->string : number;
-    if (strcmp(attr->group, "runtime") == 0)
-        put_runtime(out, capture, attr->key, value);
-    else if (strcmp(attr->group, "device") == 0 && !is_one_of(attr->key, of_one))
+    if (strcmp(attr->group, "runtime") == 0) {
+        const char *key = attr->key;
+        static const char *const of_sdk[] = {"id", "ort_version", "ort_build_info", "provider_version", NULL};
+        static const char *const of_options[] = {"provider", "optimisation", "threads", "fallback_allowed",
+                                                 "passes",   "edges_in",     NULL};
+        size_t n = strlen(key);
+        if (strncmp(key, "library_", 8) == 0) {
+            if (n > 13 && n < 48 && strcmp(key + n - 5, "_path") == 0)
+                put_library(out, capture, key, value);
+        } else if (is_one_of(key, of_sdk)) {
+            put(out, ND_AXIS_SDK, key, value);
+        } else if (is_one_of(key, of_options)) {
+            put(out, ND_AXIS_OPTIONS, key, value);
+        } else if (strncmp(key, "option_", 7) == 0) {
+            put_option(out, key, value);
+        } else if (strstr(key, "version") != NULL || strstr(key, "build") != NULL) {
+            put(out, ND_AXIS_SDK, key, value); /* what later versions may write down of a runtime */
+        }
+    } else if (strcmp(attr->group, "device") == 0 && !is_one_of(attr->key, of_one))
         put(out, ND_AXIS_CHIPSET, attr->key, value);
     else if (strcmp(attr->group, "model") == 0 && strcmp(attr->key, "sha256") == 0)
         put(out, ND_AXIS_MODEL, attr->key, value);
@@ -166,38 +161,6 @@ static bool put_probe(struct collected *out, const struct nd_capture *capture, s
     snprintf(value, sizeof value, "%016" PRIx64 "%016" PRIx64 " x%zu", digest.high, digest.low, n_samples);
     put(out, ND_AXIS_PROBES, probe->name, value);
     return true;
-}
-
-/* Captures from before `edges_in` say by their passes what it was. */
-static void put_tensors_in(struct collected *out)
-{
-    const json_t *options = out->axes[ND_AXIS_OPTIONS];
-    const char *passes = json_string_value(json_object_get(options, "passes"));
-    if (passes != NULL && json_object_get(options, "edges_in") == NULL)
-        put(out, ND_AXIS_OPTIONS, "edges_in", strcmp(passes, "1") == 0 ? "one session" : "passes");
-}
-
-/* New reference, or NULL when memory is out. */
-static json_t *nd_axes_of_capture(const struct nd_capture *capture)
-{
-    struct collected out = {.is_whole = true};
-    json_t *axes = json_object();
-    for (enum nd_axis a = 0; a < ND_N_AXES; a++) {
-        out.axes[a] = json_object(); /* borrowed from axes */
-        if (json_object_set_new(axes, nd_axis_name(a), out.axes[a]) != 0)
-            out.is_whole = false;
-    }
-    for (size_t i = 0; out.is_whole && i < nd_capture_n_attrs(capture); i++)
-        put_attribute(&out, capture, nd_capture_attr(capture, i));
-    for (size_t p = 0; out.is_whole && p < nd_capture_n_probes(capture); p++)
-        out.is_whole = put_probe(&out, capture, p);
-    if (out.is_whole)
-        put_tensors_in(&out);
-    if (!out.is_whole) {
-        json_decref(axes);
-        axes = NULL;
-    }
-    return axes;
 }
 
 /* Six objects of texts? */
@@ -532,7 +495,30 @@ json_t *nd_record_of_capture(const struct nd_capture *capture)
     bool is_whole = true;
     enum nd_capture_status state = nd_capture_state(capture);
     json_t *record = json_object(), *probes = json_array(), *tensors = json_array();
-    put_of_store_record(record, "axes", nd_axes_of_capture(capture), &is_whole);
+    /* New reference, or NULL when memory is out. */
+    struct collected out = {.is_whole = true};
+    json_t *axes = json_object();
+    for (enum nd_axis a = 0; a < ND_N_AXES; a++) {
+        out.axes[a] = json_object(); /* borrowed from axes */
+        if (json_object_set_new(axes, nd_axis_name(a), out.axes[a]) != 0)
+            out.is_whole = false;
+    }
+    for (size_t i = 0; out.is_whole && i < nd_capture_n_attrs(capture); i++)
+        put_attribute(&out, capture, nd_capture_attr(capture, i));
+    for (size_t p = 0; out.is_whole && p < nd_capture_n_probes(capture); p++)
+        out.is_whole = put_probe(&out, capture, p);
+    if (out.is_whole) {
+        /* Captures from before `edges_in` say by their passes what it was. */
+        const json_t *options = out.axes[ND_AXIS_OPTIONS];
+        const char *passes = json_string_value(json_object_get(options, "passes"));
+        if (passes != NULL && json_object_get(options, "edges_in") == NULL)
+            put(&out, ND_AXIS_OPTIONS, "edges_in", strcmp(passes, "1") == 0 ? "one session" : "passes");
+    }
+    if (!out.is_whole) {
+        json_decref(axes);
+        axes = NULL;
+    }
+    put_of_store_record(record, "axes", axes, &is_whole);
     put_of_store_record(record, "status", json_string(nd_capture_state_name(state)), &is_whole);
     put_of_store_record(record, "failure",
                         state == ND_CAPTURE_FAILED ? failure_record(capture, &is_whole) : json_null(),

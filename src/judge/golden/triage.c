@@ -32,29 +32,26 @@ enum nd_status nd_bundle_make(const struct nd_capture *capture, char **text, str
 
 static enum nd_status read_bundle(const char *path, json_t **record, struct nd_error *err)
 {
-    void *data = NULL;
+    ND_FREED void *data = NULL;
     size_t n = 0;
     json_error_t where;
-    enum nd_status status = nd_file_read(path, ND_BUNDLE_MAX_BYTES, &data, &n, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_file_read(path, ND_BUNDLE_MAX_BYTES, &data, &n, err));
     json_auto_t *bundle = json_loadb(data, n, JSON_REJECT_DUPLICATES, &where);
     const json_t *version = json_object_get(bundle, "npudiff_bundle");
     const char *problem = NULL;
-    free(data);
     if (bundle == NULL)
-        status = nd_fail(err, ND_E_BUNDLE_FORMAT, path, "'%s' is damaged: line %d, column %d: %s", path,
-                         where.line, where.column, where.text);
-    else if (!json_is_integer(version))
-        status = nd_fail(err, ND_E_BUNDLE_FORMAT, path,
-                         "'%s' is no bundle: expected a JSON object with the number 'npudiff_bundle'", path);
-    else if (json_integer_value(version) != ND_BUNDLE_VERSION)
-        status = nd_fail(err, ND_E_BUNDLE_FORMAT, path,
-                         "'%s' is of bundle format %" JSON_INTEGER_FORMAT ", expected format %d", path,
-                         json_integer_value(version), (int)ND_BUNDLE_VERSION);
-    else if ((problem = nd_record_problem(bundle)) != NULL)
-        status = nd_fail(err, ND_E_BUNDLE_FORMAT, path, "'%s' is damaged: %s", path, problem);
-    return status == ND_OK ? ND_GIVE(record, bundle) : status;
+        return nd_fail(err, ND_E_BUNDLE_FORMAT, path, "'%s' is damaged: line %d, column %d: %s", path,
+                       where.line, where.column, where.text);
+    if (!json_is_integer(version))
+        return nd_fail(err, ND_E_BUNDLE_FORMAT, path,
+                       "'%s' is no bundle: expected a JSON object with the number 'npudiff_bundle'", path);
+    if (json_integer_value(version) != ND_BUNDLE_VERSION)
+        return nd_fail(err, ND_E_BUNDLE_FORMAT, path,
+                       "'%s' is of bundle format %" JSON_INTEGER_FORMAT ", expected format %d", path,
+                       json_integer_value(version), (int)ND_BUNDLE_VERSION);
+    if ((problem = nd_record_problem(bundle)) != NULL)
+        return nd_fail(err, ND_E_BUNDLE_FORMAT, path, "'%s' is damaged: %s", path, problem);
+    return ND_GIVE(record, bundle);
 }
 
 static bool starts_like_json(const char *path)
@@ -72,27 +69,18 @@ static bool starts_like_json(const char *path)
 static enum nd_status nd_field_read(const char *path, json_t **record, struct nd_capture **capture,
                                     struct nd_error *err)
 {
-    struct nd_capture *opened = NULL;
+    ND_CLEANUP(nd_capture_close) struct nd_capture *opened = NULL;
     if (starts_like_json(path))
         return read_bundle(path, record, err);
-    enum nd_status status = nd_capture_open(path, &opened, err);
-    json_t *made = status == ND_OK ? nd_record_of_capture(opened) : NULL;
-    if (status == ND_OK && made == NULL)
-        status = nd_fail_memory(err);
-    if (status != ND_OK) {
-        nd_capture_close(&opened);
-        return status;
-    }
-    *record = made;
-    *capture = opened;
-    return ND_OK;
+    ND_TRY(nd_capture_open(path, &opened, err));
+    *record = nd_record_of_capture(opened);
+    return *record != NULL ? ND_GIVE(capture, opened) : nd_fail_memory(err);
 }
 
 /* ---- share of differing elements ---- */
 
 struct counted {
     double n_elems, n_differing;
-    char *ref, *test; /* one sample of each */
 };
 
 static size_t count_differing(const char *ref, const char *test, size_t n_bytes, size_t elem_bytes)
@@ -112,35 +100,29 @@ static enum nd_status count_tensor(const struct nd_capture *const sides[2], cons
     size_t n_ref = nd_capture_probe(sides[0], probe[0])->n_samples, n_bytes = 0;
     size_t n_test = nd_capture_probe(sides[1], probe[1])->n_samples;
     size_t n_samples = n_ref < n_test ? n_ref : n_test;
-    enum nd_status status = nd_shape_size_bytes(&ref->shape, ref->dtype, &n_bytes, err);
+    ND_TRY(nd_shape_size_bytes(&ref->shape, ref->dtype, &n_bytes, err));
     size_t elem_bytes = nd_dtype_size_bytes(ref->dtype);
-    if (status != ND_OK || n_bytes == 0 || elem_bytes == 0)
-        return status;
+    if (n_bytes == 0 || elem_bytes == 0)
+        return ND_OK;
     double n_elems = (double)(n_bytes / elem_bytes);
     counted->n_elems += n_elems * (double)n_samples;
     if (ref->dtype != test->dtype || !nd_shape_equal(&ref->shape, &test->shape)) {
         counted->n_differing += n_elems * (double)n_samples;
         return ND_OK;
     }
-    counted->ref = nd_calloc(n_bytes, 1);
-    counted->test = nd_calloc(n_bytes, 1);
-    if (counted->ref == NULL || counted->test == NULL)
-        status = nd_fail_memory(err);
-    for (size_t s = 0; status == ND_OK && s < n_samples; s++) {
+    ND_FREED char *a = nd_calloc(n_bytes, 1), *b = nd_calloc(n_bytes, 1); /* one sample of each */
+    ND_TRY_MEMORY(a != NULL && b != NULL, err);
+    for (size_t s = 0; s < n_samples; s++) {
         if (nd_digest_equal(nd_capture_digest(sides[0], probe[0], tensor[0], s, 0),
                             nd_capture_digest(sides[1], probe[1], tensor[1], s, 0)))
             continue;
-        status = nd_capture_read_verified(&(struct nd_probe_values){sides[0], probe[0], tensor[0]}, s, 1,
-                                          counted->ref, err);
-        if (status == ND_OK)
-            status = nd_capture_read_verified(&(struct nd_probe_values){sides[1], probe[1], tensor[1]}, s, 1,
-                                              counted->test, err);
-        if (status == ND_OK)
-            counted->n_differing += (double)count_differing(counted->ref, counted->test, n_bytes, elem_bytes);
+        ND_TRY(
+            nd_capture_read_verified(&(struct nd_probe_values){sides[0], probe[0], tensor[0]}, s, 1, a, err));
+        ND_TRY(
+            nd_capture_read_verified(&(struct nd_probe_values){sides[1], probe[1], tensor[1]}, s, 1, b, err));
+        counted->n_differing += (double)count_differing(a, b, n_bytes, elem_bytes);
     }
-    ND_FREE_ALL(counted->ref, counted->test);
-    counted->ref = counted->test = NULL;
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status count_probe(const struct nd_capture *const sides[2], const size_t probe[2],
@@ -182,29 +164,26 @@ struct work {
 static enum nd_status compare_with(const struct work *work, const json_t *entry,
                                    struct nd_golden_difference *out, struct nd_error *err)
 {
-    json_t *hidden = work->found.is_bundle ? nd_record_hidden(entry) : NULL;
-    if (work->found.is_bundle && hidden == NULL)
-        return nd_fail_memory(err);
-    enum nd_status status = nd_record_compare(hidden != NULL ? hidden : entry, work->field, entry, out, err);
-    json_decref(hidden);
-    return status;
+    json_auto_t *hidden = work->found.is_bundle ? nd_record_hidden(entry) : NULL;
+    ND_TRY_MEMORY(!work->found.is_bundle || hidden != NULL, err);
+    return nd_record_compare(hidden != NULL ? hidden : entry, work->field, entry, out, err);
 }
 
 static enum nd_status find_standings(struct work *work, struct nd_error *err)
 {
     struct nd_triage *found = &work->found;
-    enum nd_status status = ND_OK;
     found->standings = nd_calloc(work->store->n, sizeof *found->standings);
     ND_TRY_MEMORY(found->standings != NULL, err);
-    for (size_t i = 0; status == ND_OK && i < work->store->n; i++) {
+    for (size_t i = 0; i < work->store->n; i++) {
         struct nd_triage_standing next = {.index = i, .share = (double)NAN};
-        status = compare_with(work, work->store->entries[i].json, &next.difference, err);
+        enum nd_status status = compare_with(work, work->store->entries[i].json, &next.difference, err);
         if (status == ND_OK && nd_record_is_comparable(&next.difference))
             found->standings[found->n++] = next;
         else
             nd_record_difference_deinit(&next.difference);
+        ND_TRY(status);
     }
-    return status;
+    return ND_OK;
 }
 
 static size_t first_of(const struct nd_golden_difference *d)
@@ -281,18 +260,6 @@ static bool is_known(const struct nd_triage *found)
     return found->n_equal > 0 && (all[0].difference.is_same_chipset || !has_own);
 }
 
-/* The standing that has more tensors equal than the nearest, which is of the field's chipset; SIZE_MAX: none
- * has.
- */
-static size_t find_closer(const struct nd_triage *found)
-{
-    size_t closer = found->nearest;
-    for (size_t i = found->nearest; i < found->n; i++)
-        if (found->standings[i].difference.n_equal > found->standings[closer].difference.n_equal)
-            closer = i;
-    return closer != found->nearest ? closer : SIZE_MAX;
-}
-
 static enum nd_status conclude(struct work *work, struct nd_error *err)
 {
     struct nd_triage *found = &work->found;
@@ -301,7 +268,13 @@ static enum nd_status conclude(struct work *work, struct nd_error *err)
     found->exit_code = is_met ? ND_EXIT_SAME : found->n > 0 ? ND_EXIT_DIFFERS : ND_EXIT_NOT_COMPARABLE;
     if (!is_met && found->n_equal < found->n) {
         found->nearest = found->n_equal;
-        found->closer = find_closer(found);
+        /* The standing that has more tensors equal than the nearest, which is of the field's chipset; SIZE_MAX:
+         * none has. */
+        size_t closer = found->nearest;
+        for (size_t i = found->nearest; i < found->n; i++)
+            if (found->standings[i].difference.n_equal > found->standings[closer].difference.n_equal)
+                closer = i;
+        found->closer = closer != found->nearest ? closer : SIZE_MAX;
     }
     for (size_t i = 0; i < found->n; i++)
         if (i < found->n_equal || i == found->nearest || i == found->closer)
@@ -313,7 +286,7 @@ enum nd_status nd_triage(const struct nd_golden *store, const char *field, struc
                          struct nd_error *err)
 {
     json_t *record = NULL;
-    struct nd_capture *capture = NULL;
+    ND_CLEANUP(nd_capture_close) struct nd_capture *capture = NULL;
     ND_TRY(nd_field_read(field, &record, &capture, err));
     struct work work = {.store = store,
                         .field = record,
@@ -327,14 +300,12 @@ enum nd_status nd_triage(const struct nd_golden *store, const char *field, struc
     if (status == ND_OK) {
         sort(&work.found);
         status = find_shares(&work, capture, err);
-        if (status == ND_OK)
-            status = conclude(&work, err);
     }
-    nd_capture_close(&capture);
     if (status == ND_OK)
-        *out = work.found;
-    else
-        nd_triage_deinit(&work.found);
+        status = conclude(&work, err);
+    if (status == ND_OK)
+        return ND_GIVE(out, work.found);
+    nd_triage_deinit(&work.found);
     return status;
 }
 

@@ -137,12 +137,12 @@ static enum nd_status plan_device(struct nd_qualification *q, struct nd_qualify_
     cell->probes = (const struct nd_probe *const *)model->probes;
     cell->tensors = q->campaign.tensors;
     cell->allow_fallback = nd_device_is_npu(cell->device.kind) && cell->device.method == ND_REMOTE_AGENT;
-    for (size_t i = 0; status == ND_OK && i < device->n_prepared; i++)
+    for (size_t i = 0; i < device->n_prepared; i++)
         if (strcmp(device->prepared[i].model, model->campaign->name) == 0) {
-            status = nd_qualify_plan_prepared(q, model, device->prepared[i].path, cell, err);
+            ND_TRY(nd_qualify_plan_prepared(q, model, device->prepared[i].path, cell, err));
             model->has_prepared = true;
         }
-    return status == ND_OK ? place(q, model, cell->label, cell, err) : status;
+    return place(q, model, cell->label, cell, err);
 }
 
 static enum nd_status plan_reference(struct nd_qualification *q, struct nd_qualify_model *model, bool is_float,
@@ -383,24 +383,14 @@ enum nd_status nd_qualify_plan(struct nd_qualification *q, struct nd_error *err)
     q->labels = nd_calloc(q->n_devices, sizeof *q->labels);
     q->models = nd_calloc(q->campaign.n_models, sizeof *q->models);
     ND_TRY_MEMORY(q->labels != NULL && q->models != NULL, err);
-    enum nd_status status = ND_OK;
     for (size_t m = 0; m < q->campaign.n_models; m++)
         q->models[m].campaign = &q->campaign.models[m];
-    for (size_t m = 0; status == ND_OK && m < q->campaign.n_models; m++)
-        status = plan_model(q, &q->models[m], err);
-    for (size_t m = 0; status == ND_OK && m < q->campaign.n_models; m++)
-        status = nd_qualify_plan_cells(q, &q->models[m], err);
-    if (status == ND_OK)
-        status = check_reference(q, err);
-    return status == ND_OK && !q->is_one_model ? check_policy(q, err) : status;
-}
-
-static void cell_deinit(struct nd_qualify_cell *cell)
-{
-    nd_capture_close(&cell->capture);
-    nd_device_deinit(&cell->device);
-    nd_model_destroy(&cell->prepared);
-    ND_FREE_ALL(cell->path, cell->relative, cell->failure, cell->broken);
+    for (size_t m = 0; m < q->campaign.n_models; m++)
+        ND_TRY(plan_model(q, &q->models[m], err));
+    for (size_t m = 0; m < q->campaign.n_models; m++)
+        ND_TRY(nd_qualify_plan_cells(q, &q->models[m], err));
+    ND_TRY(check_reference(q, err));
+    return q->is_one_model ? ND_OK : check_policy(q, err);
 }
 
 static void model_deinit(struct nd_qualify_model *model, size_t n_devices)
@@ -418,8 +408,13 @@ static void model_deinit(struct nd_qualify_model *model, size_t n_devices)
     }
     free(model->comparisons);
     ND_FREE_ITEMS(model->explanations, n_devices);
-    for (size_t i = 0; i < model->n_cells; i++)
-        cell_deinit(&model->cells[i]);
+    for (size_t i = 0; i < model->n_cells; i++) {
+        struct nd_qualify_cell *cell = &model->cells[i];
+        nd_capture_close(&cell->capture);
+        nd_device_deinit(&cell->device);
+        nd_model_destroy(&cell->prepared);
+        ND_FREE_ALL(cell->path, cell->relative, cell->failure, cell->broken);
+    }
     ND_FREE_ALL(model->cells, model->tensors, model->scope_probes);
     for (size_t p = 0; model->probes != NULL && p < model->n_probes; p++)
         nd_probe_destroy(&model->probes[p]);

@@ -237,10 +237,10 @@ static enum nd_status nd_qualify_compare_one(const struct nd_qualification *q,
                                              const struct nd_qualify_share *share,
                                              struct nd_qualify_comparison *out, struct nd_error *err)
 {
-    const struct nd_capture **captures = nd_calloc(model->n_cells, sizeof(const struct nd_capture *));
+    ND_FREED const struct nd_capture **captures = nd_calloc(model->n_cells, sizeof(const struct nd_capture *));
     size_t n = 0;
-    enum nd_status status =
-        captures != NULL ? collect_of_compare(q, model, out, captures, &n, err) : nd_fail_memory(err);
+    ND_TRY_MEMORY(captures != NULL, err);
+    ND_TRY(collect_of_compare(q, model, out, captures, &n, err));
     struct nd_compare_options options = nd_compare_options_default();
     options.n_threads = q->options->n_threads;
     options.allow_different_models = model->has_prepared;
@@ -248,20 +248,18 @@ static enum nd_status nd_qualify_compare_one(const struct nd_qualification *q,
     options.merge = share->parts;
     options.cut = share->is_part ? ND_CUT_SAMPLES : ND_CUT_NONE;
     options.n_parts = share->is_part;
-    if (status == ND_OK && model->cells[out->ref].failure != NULL)
-        out->why_not = nd_strdup(model->cells[out->ref].failure);
-    else if (status == ND_OK && n > 1)
-        status = nd_compare_captures(captures, n, &options, &out->comparison, err);
-    else if (status == ND_OK)
-        out->why_not = nd_strdup("no device is left to compare");
-    free(captures);
-    if (status == ND_ERR_NOT_COMPARABLE) {
-        out->why_not = nd_strdup(err->message);
-        status = ND_OK;
-    }
-    if (status == ND_OK && out->comparison == NULL && out->why_not == NULL)
-        status = nd_fail_memory(err);
-    return status;
+    const char *why_not = model->cells[out->ref].failure != NULL ? model->cells[out->ref].failure
+                          : n <= 1                               ? "no device is left to compare"
+                                                                 : NULL;
+    enum nd_status status =
+        why_not != NULL ? ND_OK : nd_compare_captures(captures, n, &options, &out->comparison, err);
+    if (status == ND_ERR_NOT_COMPARABLE)
+        why_not = err->message;
+    else
+        ND_TRY(status);
+    if (why_not != NULL)
+        out->why_not = nd_strdup(why_not);
+    return out->comparison != NULL || out->why_not != NULL ? ND_OK : nd_fail_memory(err);
 }
 
 static void need(const struct nd_qualification *q, struct nd_qualify_model *model, const char *to)
@@ -357,28 +355,21 @@ static enum nd_status product_name(const struct nd_qualification *q, const struc
     if (relative != NULL)
         out->path = nd_path_join(q->folder, relative);
     free(relative);
-    if (text == NULL || out->path == NULL) {
-        product_deinit(out);
-        return nd_fail_memory(err);
-    }
+    ND_TRY_MEMORY(text != NULL && out->path != NULL, err);
     nd_sha256_bytes(text, n_bytes, out->key);
     return ND_OK;
 }
 
-/* Takes over `relative`. */
+/* Takes over `relative`. Whoever calls gives back *out after an error, too. */
 static enum nd_status product_init(const struct nd_qualification *q, const struct nd_qualify_model *model,
                                    char *relative, struct product *out, struct nd_error *err)
 {
     struct nd_keyed found = {0};
-    enum nd_status status = product_name(q, model, relative, out, err);
-    if (status == ND_OK && !q->options->force)
-        status = nd_keyed_look(out->path, out->key, &found, err);
+    ND_TRY(product_name(q, model, relative, out, err));
+    if (!q->options->force)
+        ND_TRY(nd_keyed_look(out->path, out->key, &found, err));
     out->is_there = found.is_final;
-    if (status != ND_OK) {
-        product_deinit(out);
-        *out = (struct product){0};
-    }
-    return status;
+    return ND_OK;
 }
 
 enum nd_status nd_qualify_has_file(const struct nd_qualification *q, const struct nd_qualify_model *model,
@@ -423,15 +414,10 @@ enum nd_status nd_qualify_write_comparison(const struct nd_qualification *q,
                                            const struct nd_qualify_model *model, size_t ref, bool *is_made,
                                            struct nd_error *err)
 {
-    struct product product;
-    enum nd_status status = product_init(q, model, nd_qualify_comparison_file(model, ref), &product, err);
-    if (status != ND_OK)
-        return status;
+    ND_CLEANUP(product_deinit) struct product product = {0};
+    ND_TRY(product_init(q, model, nd_qualify_comparison_file(model, ref), &product, err));
     *is_made = !product.is_there;
-    if (*is_made)
-        status = make_comparison(q, model, ref, &product, err);
-    product_deinit(&product);
-    return status;
+    return *is_made ? make_comparison(q, model, ref, &product, err) : ND_OK;
 }
 
 /* The same as nd_qualify_compare_one and nd_qualify_explain_one, from such a file where it is there and made of
@@ -517,12 +503,11 @@ static enum nd_status find_parts(const struct nd_qualification *q, const struct 
     out->paths = nd_calloc(n, sizeof *out->paths);
     ND_TRY_MEMORY(out->products != NULL && out->paths != NULL, err);
     for (size_t i = 0; i < n; i++) {
-        char *name = nd_qualify_explanation_part_file(model, i, n);
+        struct product *product = &out->products[out->n++];
         struct stat facts;
-        ND_TRY(product_init(q, model, name, &out->products[i], err));
-        out->paths[out->n++] = out->products[i].path;
-        *are_there = *are_there && out->products[i].is_there && stat(out->products[i].path, &facts) == 0 &&
-                     facts.st_size > 0;
+        ND_TRY(product_init(q, model, nd_qualify_explanation_part_file(model, i, n), product, err));
+        out->paths[i] = product->path;
+        *are_there = *are_there && product->is_there && stat(product->path, &facts) == 0 && facts.st_size > 0;
     }
     return ND_OK;
 }
@@ -530,21 +515,16 @@ static enum nd_status find_parts(const struct nd_qualification *q, const struct 
 enum nd_status nd_qualify_write_explanation_part(struct nd_qualification *q, struct nd_qualify_model *model,
                                                  size_t part, bool *is_made, struct nd_error *err)
 {
-    struct product product;
+    ND_CLEANUP(product_deinit) struct product product = {0};
     ND_FREED char *text = NULL;
-    enum nd_status status = product_init(
-        q, model, nd_qualify_explanation_part_file(model, part, nd_qualify_explain_parts(q)), &product, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(product_init(q, model, nd_qualify_explanation_part_file(model, part, nd_qualify_explain_parts(q)),
+                        &product, err));
     *is_made = !product.is_there;
-    if (*is_made)
-        status = nd_qualify_compare(q, err);
-    if (*is_made && status == ND_OK)
-        status = nd_qualify_explain_part(q, model, part, &text, err);
-    if (*is_made && status == ND_OK)
-        status = put(&product, text != NULL ? text : "", text != NULL ? strlen(text) : 0, err);
-    product_deinit(&product);
-    return status;
+    if (product.is_there)
+        return ND_OK;
+    ND_TRY(nd_qualify_compare(q, err));
+    ND_TRY(nd_qualify_explain_part(q, model, part, &text, err));
+    return put(&product, text != NULL ? text : "", text != NULL ? strlen(text) : 0, err);
 }
 
 static enum nd_status make_explanation(struct nd_qualification *q, struct nd_qualify_model *model,
@@ -564,29 +544,22 @@ static enum nd_status make_explanation(struct nd_qualification *q, struct nd_qua
 enum nd_status nd_qualify_write_explanation(struct nd_qualification *q, struct nd_qualify_model *model,
                                             bool *is_made, struct nd_error *err)
 {
-    struct product product;
-    enum nd_status status = product_init(q, model, nd_qualify_explanation_file(model), &product, err);
-    if (status != ND_OK)
-        return status;
+    ND_CLEANUP(product_deinit) struct product product = {0};
+    ND_TRY(product_init(q, model, nd_qualify_explanation_file(model), &product, err));
     *is_made = !product.is_there;
-    if (*is_made)
-        status = make_explanation(q, model, &product, err);
-    product_deinit(&product);
-    return status;
+    return *is_made ? make_explanation(q, model, &product, err) : ND_OK;
 }
 
 enum nd_status nd_qualify_explain(struct nd_qualification *q, struct nd_qualify_model *model,
                                   struct nd_error *err)
 {
-    struct product product;
-    void *text = NULL;
+    ND_CLEANUP(product_deinit) struct product product = {0};
+    ND_FREED void *text = NULL;
     size_t n_bytes;
     ND_TRY(product_init(q, model, nd_qualify_explanation_file(model), &product, err));
     bool is_read = product.is_there &&
                    nd_file_read(product.path, MAX_PRODUCT_BYTES, &text, &n_bytes, NULL) == ND_OK &&
                    parse_explanations(q, model, text);
-    free(text);
-    product_deinit(&product);
     if (is_read)
         return ND_OK;
     for (size_t d = 0; d < q->n_devices; d++) {

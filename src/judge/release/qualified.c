@@ -208,7 +208,7 @@ static void rename_members(json_t *value)
 enum nd_status nd_qualified_read(const char *json, struct nd_qualified *out, struct nd_error *err)
 {
     json_error_t problem;
-    json_t *root = json_loads(json, 0, &problem);
+    json_auto_t *root = json_loads(json, 0, &problem);
     if (root == NULL && json_error_code(&problem) == json_error_out_of_memory)
         return nd_fail_memory(err);
     if (root == NULL)
@@ -216,25 +216,20 @@ enum nd_status nd_qualified_read(const char *json, struct nd_qualified *out, str
                        problem.text);
     const char *kind = json_string_value(json_object_get(root, "kind"));
     json_int_t format = json_integer_value(json_object_get(root, "format"));
-    bool is_good = kind != NULL && strcmp(kind, nd_document_word(ND_DOCUMENT_QUALIFICATION)) == 0 &&
-                   format >= 1 && format <= ND_JSON_FORMAT;
-    if (is_good && format == 1)
+    if (kind == NULL || strcmp(kind, nd_document_word(ND_DOCUMENT_QUALIFICATION)) != 0 || format < 1 ||
+        format > ND_JSON_FORMAT)
+        return nd_fail(err, ND_E_RESULT_FORMAT, NULL, "no result of a campaign, or one of a different format");
+    if (format == 1)
         rename_members(root);
-    struct nd_arena *arena = nd_arena_create();
-    ND_CLEANUP(nd_qualified_deinit) struct nd_qualified made = {.owner = arena};
-    enum nd_status status = is_good ? ND_OK
-                                    : nd_fail(err, ND_E_RESULT_FORMAT, NULL,
-                                              "no result of a campaign, or one of a different format");
-    if (status == ND_OK && arena != NULL)
-        nd_json_get_members(root, &nd_qualified_members, &made, arena);
-    if (status == ND_OK && (arena == NULL || nd_arena_has_failed(arena)))
-        status = nd_fail_memory(err);
+    ND_CLEANUP(nd_qualified_deinit) struct nd_qualified made = {.owner = nd_arena_create()};
+    ND_TRY_MEMORY(made.owner != NULL, err);
+    nd_json_get_members(root, &nd_qualified_members, &made, made.owner);
+    ND_TRY_MEMORY(!nd_arena_has_failed(made.owner), err);
     for (int v = 0; v < ND_QUALIFIED_N_VERDICTS; v++) {
         made.counts[v].verdict = nd_case_verdict_name((enum nd_case_verdict)v);
         made.counts[v].n = made.counts[v].n != SIZE_MAX ? made.counts[v].n : 0;
     }
-    json_decref(root);
-    return status == ND_OK ? ND_GIVE(out, made) : status;
+    return ND_GIVE(out, made);
 }
 
 void nd_qualified_deinit(struct nd_qualified *result)

@@ -143,17 +143,6 @@ static void put_number(struct suggestion *to, const char *key, double value)
         put_word(to, key, nd_policy_format_number(value, number));
 }
 
-/* The YAML of a list of texts, as in "['a', 'b']". */
-static void put_texts(struct suggestion *to, const char *key, const struct nd_qualified_texts *texts)
-{
-    put_key(to, key);
-    for (size_t i = 0; i < texts->n; i++) {
-        nd_strbuf_puts(&to->yaml, i > 0 ? ", " : "[");
-        put_quoted(&to->yaml, texts->items[i]);
-    }
-    nd_strbuf_puts(&to->yaml, "]\n");
-}
-
 static void add_gate(struct suggestion *to, const struct nd_qualified_suggestion *gate)
 {
     to->out->policy.items[to->out->policy.n++] = *gate;
@@ -169,8 +158,15 @@ static void add_gate(struct suggestion *to, const struct nd_qualified_suggestion
         put_word(to, "reference", gate->reference);
     if (gate->models[0] != '\0')
         put_text(to, "models", gate->models);
-    if (gate->devices.n > 0)
-        put_texts(to, "devices", &gate->devices);
+    if (gate->devices.n > 0) {
+        /* The YAML of a list of texts, as in "['a', 'b']". */
+        put_key(to, "devices");
+        for (size_t i = 0; i < gate->devices.n; i++) {
+            nd_strbuf_puts(&to->yaml, i > 0 ? ", " : "[");
+            put_quoted(&to->yaml, gate->devices.items[i]);
+        }
+        nd_strbuf_puts(&to->yaml, "]\n");
+    }
 }
 
 static void add_gates(struct suggestion *to, const char *model, const struct bounds *bounds,
@@ -206,18 +202,6 @@ static void add_gates(struct suggestion *to, const char *model, const struct bou
         add_gate(to, &gate);
 }
 
-/* The devices with the bounds of device d, which is the first that has them. */
-static struct nd_qualified_texts alike_devices(const struct nd_qualification *q, const struct bounds *bounds,
-                                               size_t d)
-{
-    struct nd_qualified_texts devices = {.items =
-                                             nd_arena_calloc(q->arena, q->n_devices, sizeof *devices.items)};
-    for (size_t i = d; devices.items != NULL && i < q->n_devices; i++)
-        if (i == d || is_alike(&bounds[d], &bounds[i]))
-            devices.items[devices.n++] = nd_qualify_text(q, q->labels[i]);
-    return devices;
-}
-
 static void leave_out(struct suggestion *to, const char *model, const char *device, const char *why)
 {
     nd_strbuf_printf(&to->yaml, "  # nothing is proposed for '%s' on '%s': it %s\n", model, device, why);
@@ -242,8 +226,15 @@ static void suggest_model(struct suggestion *to, const struct nd_qualify_model *
         if (!bounds[d].is_known && strcmp(q->labels[d], q->campaign.reference) != 0)
             leave_out(to, model->campaign->name, q->labels[d],
                       model->cells[d].failure != NULL ? "failed" : "cannot be compared in numbers");
-        if (is_first && bounds[d].is_known)
-            add_gates(to, model->campaign->name, &bounds[d], alike_devices(q, bounds, d));
+        if (is_first && bounds[d].is_known) {
+            /* The devices with the bounds of device d, which is the first that has them. */
+            struct nd_qualified_texts devices = {
+                .items = nd_arena_calloc(q->arena, q->n_devices, sizeof *devices.items)};
+            for (size_t i = d; devices.items != NULL && i < q->n_devices; i++)
+                if (i == d || is_alike(&bounds[d], &bounds[i]))
+                    devices.items[devices.n++] = nd_qualify_text(q, q->labels[i]);
+            add_gates(to, model->campaign->name, &bounds[d], devices);
+        }
     }
 }
 
@@ -310,13 +301,6 @@ static struct nd_qualified_texts texts_of(const struct nd_qualification *q, cons
         list.n++;
     }
     return list;
-}
-
-static const char *verdict_name(enum nd_exit code)
-{
-    static const char *const names[] = {"passed",         "failed",       "trouble",
-                                        "not comparable", "inconclusive", "device failed"};
-    return names[code];
 }
 
 /* ---- devices ---- */
@@ -391,6 +375,25 @@ static void fill_device(const struct nd_qualification *q, const struct nd_qualif
     fill_comparison(q, model, device, out);
 }
 
+static void add_target_pair(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                            const struct nd_qualify_target *target, const size_t cells[2],
+                            struct nd_qualified_target *out)
+{
+    struct nd_target_comparison c;
+    if (!nd_qualify_compare_target(target, cells[0], cells[1], q->campaign.confidence, &c))
+        return;
+    out->against.items[out->against.n++] = (struct nd_qualified_distance){
+        .device = nd_qualify_text(q, model->cells[cells[1]].label),
+        .reference = nd_qualify_text(q, model->cells[cells[0]].label),
+        .mean_error_before = c.ref.mean_error,
+        .mean_error = c.test.mean_error,
+        .mean_error_change = c.difference.mean_error,
+        .sqnr_db_before = c.ref.sqnr_db,
+        .sqnr_db = c.test.sqnr_db,
+        .sqnr_db_change = c.difference.sqnr_db,
+    };
+}
+
 static void fill_model(const struct nd_qualification *q, const struct nd_qualify_model *model,
                        struct nd_qualified_model *out)
 {
@@ -424,7 +427,20 @@ static void fill_model(const struct nd_qualification *q, const struct nd_qualify
         };
     }
     nd_qualify_fill_accuracy(q, model, out);
-    nd_qualify_fill_targets(q, model, out);
+    out->targets.items = nd_arena_calloc(q->arena, model->n_targets, sizeof *out->targets.items);
+    for (size_t i = 0; out->targets.items != NULL && i < model->n_targets; i++) {
+        const struct nd_qualify_target *target = &model->targets[i];
+        struct nd_qualified_target *told = &out->targets.items[out->targets.n++];
+        *told = (struct nd_qualified_target){.probe = nd_qualify_text(q, target->probe),
+                                             .tensor = nd_qualify_text(q, target->tensor),
+                                             .n_samples = target->n_samples,
+                                             .confidence = q->campaign.confidence};
+        told->against.items = nd_arena_calloc(q->arena, 2 * q->n_devices, sizeof *told->against.items);
+        for (size_t d = 0; told->against.items != NULL && d < q->n_devices; d++) {
+            add_target_pair(q, model, target, (const size_t[]){model->float64, d}, told);
+            add_target_pair(q, model, target, (const size_t[]){model->quantised, d}, told);
+        }
+    }
 }
 
 /* ---- gates ---- */
@@ -476,18 +492,6 @@ static void judge_case(const struct nd_qualification *q, const struct nd_qualifi
     };
 }
 
-static void judge_all(const struct nd_qualification *q, struct nd_qualified *out)
-{
-    for (size_t m = 0; m < q->campaign.n_models; m++)
-        for (size_t d = 0; d < q->n_devices; d++) {
-            /* A device that failed is told even where no gate is about it. */
-            if (q->models[m].cells[d].failure != NULL)
-                out->exit_code = (int)nd_exit_worse((enum nd_exit)out->exit_code, ND_EXIT_DEVICE_FAILED);
-            for (size_t r = 0; r < q->campaign.policy.n; r++)
-                judge_case(q, &out->models.items[m], m, d, r, out);
-        }
-}
-
 /* The whole result, in the arena, which remembers where memory was out. */
 static void nd_qualify_fill(const struct nd_qualification *q, struct nd_qualified *out)
 {
@@ -510,9 +514,20 @@ static void nd_qualify_fill(const struct nd_qualification *q, struct nd_qualifie
         fill_model(q, &q->models[out->models.n], &out->models.items[out->models.n]);
     for (; out->gates.n < n_gates; out->gates.n++)
         out->gates.items[out->gates.n] = gate_of(q, &q->campaign.policy.rules[out->gates.n]);
-    if (!nd_arena_has_failed(q->arena))
-        judge_all(q, out);
-    out->verdict = verdict_name((enum nd_exit)out->exit_code);
+    if (!nd_arena_has_failed(q->arena)) {
+        for (size_t m = 0; m < q->campaign.n_models; m++)
+            for (size_t d = 0; d < q->n_devices; d++) {
+                /* A device that failed is told even where no gate is about it. */
+                if (q->models[m].cells[d].failure != NULL)
+                    out->exit_code = (int)nd_exit_worse((enum nd_exit)out->exit_code, ND_EXIT_DEVICE_FAILED);
+                for (size_t r = 0; r < q->campaign.policy.n; r++)
+                    judge_case(q, &out->models.items[m], m, d, r, out);
+            }
+    }
+    enum nd_exit code = (enum nd_exit)out->exit_code;
+    static const char *const names[] = {"passed",         "failed",       "trouble",
+                                        "not comparable", "inconclusive", "device failed"};
+    out->verdict = names[code];
     suggest(q, out);
 }
 
@@ -530,22 +545,18 @@ void nd_qualify_result_deinit(struct nd_qualify_result *result)
 /* Two at once would capture over one another. The lock goes with the process that holds it. */
 enum nd_status nd_qualify_lock(const char *folder, bool is_shared, int *out, struct nd_error *err)
 {
-    char *path = nd_path_join(folder, ".lock");
-    int fd = path != NULL ? open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666) : -1;
-    enum nd_status status = ND_OK;
-    if (path == NULL)
-        status = nd_fail_memory(err);
-    else if (fd < 0)
-        status = nd_fail(err, ND_E_FILE_OPEN, path, "cannot open '%s': %s", path, strerror(errno));
-    else if (flock(fd, (is_shared ? LOCK_SH : LOCK_EX) | LOCK_NB) != 0)
-        status = nd_fail(err, ND_E_QUALIFY_BUSY, folder, "a different process already runs a campaign in '%s'",
-                         folder);
-    free(path);
-    if (status == ND_OK)
-        *out = fd;
-    else if (fd >= 0)
+    ND_FREED char *path = nd_path_join(folder, ".lock");
+    ND_TRY_MEMORY(path != NULL, err);
+    int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return nd_fail(err, ND_E_FILE_OPEN, path, "cannot open '%s': %s", path, strerror(errno));
+    if (flock(fd, (is_shared ? LOCK_SH : LOCK_EX) | LOCK_NB) != 0) {
         close(fd);
-    return status;
+        return nd_fail(err, ND_E_QUALIFY_BUSY, folder, "a different process already runs a campaign in '%s'",
+                       folder);
+    }
+    *out = fd;
+    return ND_OK;
 }
 
 /* ---- a result that was made before ---- */
@@ -587,6 +598,66 @@ static bool is_last_current(struct nd_qualification *q)
 
 /* ---- a new one ---- */
 
+/* NULL without an error: the capture has no such tensor, or other samples. */
+static enum nd_status read_classes(const struct nd_qualify_cell *cell, const char *probe, const char *tensor,
+                                   size_t n_samples, int64_t **out, struct nd_error *err)
+{
+    *out = NULL;
+    if (cell->failure != NULL)
+        return ND_OK;
+    size_t p = nd_capture_find_probe(cell->capture, probe), e = nd_capture_find_tensor(cell->capture, tensor);
+    if (p == SIZE_MAX || e == SIZE_MAX || nd_capture_probe(cell->capture, p)->n_samples != n_samples ||
+        !nd_capture_has_outputs(cell->capture, p, e))
+        return ND_OK;
+    return nd_top1_read(cell->capture, p, e, out, err);
+}
+
+static enum nd_status read_references(const struct nd_qualify_model *model, struct nd_accuracy_study *study,
+                                      struct nd_error *err)
+{
+    if (model->quantised != SIZE_MAX)
+        ND_TRY(read_classes(&model->cells[model->quantised], study->probe, study->tensor, study->n_samples,
+                            &study->quantised, err));
+    if (model->float64 != SIZE_MAX)
+        ND_TRY(read_classes(&model->cells[model->float64], study->probe, study->tensor, study->n_samples,
+                            &study->reference, err));
+    return ND_OK;
+}
+
+static enum nd_status read_study(const struct nd_qualification *q, struct nd_qualify_model *model,
+                                 const struct nd_probe *probe, const char *tensor, struct nd_error *err)
+{
+    struct nd_accuracy_study *study = &model->studies[model->n_studies++];
+    *study = (struct nd_accuracy_study){
+        .probe = probe->name, .tensor = tensor, .n_samples = probe->n_samples, .labels = probe->labels};
+    study->devices = nd_calloc(q->n_devices, sizeof *study->devices);
+    study->classes = nd_calloc(q->n_devices, sizeof *study->classes);
+    ND_TRY_MEMORY(study->devices != NULL && study->classes != NULL, err);
+    for (size_t d = 0; d < q->n_devices; d++) {
+        int64_t *classes = NULL;
+        ND_TRY(read_classes(&model->cells[d], probe->name, tensor, probe->n_samples, &classes, err));
+        if (classes == NULL)
+            continue;
+        study->devices[study->n_devices] = d;
+        study->classes[study->n_devices++] = classes;
+    }
+    ND_TRY(read_references(model, study, err));
+    return nd_accuracy_study_measure(study, q->campaign.confidence, q->campaign.margin, err);
+}
+
+/* Reads the classes of every labelled probe at every model output. */
+static enum nd_status nd_qualify_study(struct nd_qualification *q, struct nd_qualify_model *model,
+                                       struct nd_error *err)
+{
+    model->studies = nd_calloc(model->n_tensors * model->n_probes, sizeof *model->studies);
+    ND_TRY_MEMORY(model->studies != NULL, err);
+    for (size_t p = 0; p < model->n_probes; p++)
+        for (size_t e = 0; e < model->n_tensors; e++)
+            if (model->probes[p]->labels != NULL && model->tensors[e].is_output)
+                ND_TRY(read_study(q, model, model->probes[p], model->tensors[e].name, err));
+    return ND_OK;
+}
+
 static enum nd_status judge(struct nd_qualification *q, struct nd_qualify_result *out, struct nd_error *err)
 {
     ND_TRY(nd_qualify_open(q, err));
@@ -627,22 +698,15 @@ enum nd_status nd_qualify_end_result(struct nd_qualification *q, struct nd_quali
 
 static enum nd_status qualify(struct nd_qualification *q, struct nd_qualify_result *out, struct nd_error *err)
 {
-    int lock = -1;
-    enum nd_status status = nd_qualify_plan(q, err);
-    if (status == ND_OK)
-        status = nd_dir_make(q->folder, err);
-    if (status == ND_OK)
-        status = nd_qualify_lock(q->folder, false, &lock, err);
-    if (status == ND_OK)
-        status = nd_qualify_check_fresh(q, err);
-    if (status == ND_OK)
-        status = nd_qualify_capture(q, err);
-    if (status == ND_OK)
-        status = nd_qualify_end_result(q, out, err);
+    ND_CLEANUP(nd_qualify_unlock) int lock = -1;
+    ND_TRY(nd_qualify_plan(q, err));
+    ND_TRY(nd_dir_make(q->folder, err));
+    ND_TRY(nd_qualify_lock(q->folder, false, &lock, err));
+    ND_TRY(nd_qualify_check_fresh(q, err));
+    ND_TRY(nd_qualify_capture(q, err));
+    ND_TRY(nd_qualify_end_result(q, out, err));
     out->n_captured = q->n_captured;
-    if (lock >= 0)
-        close(lock);
-    return status;
+    return ND_OK;
 }
 
 enum nd_status nd_qualify_begin(const char *campaign, const struct nd_qualify_options *options,

@@ -3,6 +3,8 @@
  * every device, qualified.c knows the form of the result, and qualify.c is the order of events. */
 #pragma once
 
+#include <unistd.h>
+
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -12,7 +14,6 @@
 #include "core/tensors/sha256.h"
 #include "judge/accuracy/fleet_accuracy.h"
 #include "judge/campaign/policy.h"
-#include "judge/gates/target.h"
 #include "model/graph/prepared.h"
 #include "npudiff/capture/capture.h"
 #include "npudiff/compare/compare.h"
@@ -110,6 +111,13 @@ enum nd_status nd_qualify_begin(const char *campaign, const struct nd_qualify_op
  * closes *out. ND_E_QUALIFY_BUSY. */
 enum nd_status nd_qualify_lock(const char *folder, bool is_shared, int *out, struct nd_error *err);
 
+/* Gives such a lock back, or one that the file of a task has; -1 is none. */
+static inline void nd_qualify_unlock(int *lock)
+{
+    if (*lock >= 0)
+        close(*lock);
+}
+
 /* The result of captures that are all there. */
 enum nd_status nd_qualify_end_result(struct nd_qualification *q, struct nd_qualify_result *out,
                                      struct nd_error *err);
@@ -200,10 +208,6 @@ const struct nd_comparison *nd_qualify_compared(const struct nd_qualification *q
 
 /* ---- gates/accuracy.c ---- */
 
-/* Reads the classes of every labelled probe at every model output. */
-enum nd_status nd_qualify_study(struct nd_qualification *q, struct nd_qualify_model *model,
-                                struct nd_error *err);
-
 /* What accuracy gates, and the campaign where no gate does, ask: is the device worse by less than the margin?
  */
 struct nd_paired_question nd_qualify_question(double margin, double confidence, double power);
@@ -216,7 +220,7 @@ void nd_qualify_fill_accuracy(const struct nd_qualification *q, const struct nd_
 enum nd_status nd_qualify_find_broken(struct nd_qualification *q, struct nd_qualify_model *model,
                                       struct nd_error *err);
 
-/* ---- gates/target.c ---- */
+/* ---- gates/accuracy.c: target tensors ---- */
 
 /* Measures all cells against every target tensor of an output. ND_E_PROBE_SHAPE: a target of another size than
  * the output. */
@@ -226,8 +230,6 @@ enum nd_status nd_qualify_measure_targets(struct nd_qualification *q, struct nd_
 /* Compares two cells; false where one of them has no such outputs, or for want of memory. */
 bool nd_qualify_compare_target(const struct nd_qualify_target *target, size_t ref, size_t device,
                                double confidence, struct nd_target_comparison *out);
-void nd_qualify_fill_targets(const struct nd_qualification *q, const struct nd_qualify_model *model,
-                             struct nd_qualified_model *out);
 
 /* ---- product.c: explanations ---- */
 

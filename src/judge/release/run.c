@@ -122,21 +122,17 @@ static void put_items(struct nd_strbuf *text, const struct nd_digest_cache *cach
             nd_strbuf_printf(text, "%s %s\n", cache->items[i].sha256, cache->items[i].key);
 }
 
-/* Those that were asked for first. Of the others as many as fit: several machines may share the folder, each
- * with files of its own, and each task of a campaign asks for a few only. */
-static void write_out(const struct nd_digest_cache *cache)
-{
-    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf text = {0};
-    put_items(&text, cache, true, SIZE_MAX);
-    put_items(&text, cache, false, KEPT_BYTES);
-    if (!text.failed && text.len <= MAX_CACHE_BYTES)
-        nd_file_put(cache->path, text.text != NULL ? text.text : "", text.len, NULL);
-}
-
 void nd_digest_cache_close(struct nd_digest_cache *cache)
 {
-    if (cache->has_changed)
-        write_out(cache);
+    if (cache->has_changed) {
+        /* Those that were asked for first. Of the others as many as fit: several machines may share the folder,
+         * each with files of its own, and each task of a campaign asks for a few only. */
+        ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf text = {0};
+        put_items(&text, cache, true, SIZE_MAX);
+        put_items(&text, cache, false, KEPT_BYTES);
+        if (!text.failed && text.len <= MAX_CACHE_BYTES)
+            nd_file_put(cache->path, text.text != NULL ? text.text : "", text.len, NULL);
+    }
     for (size_t i = 0; i < cache->n; i++)
         free(cache->items[i].key);
     ND_FREE_ALL(cache->items, cache->path);
@@ -200,22 +196,19 @@ static enum nd_status put_neighbours(struct nd_strbuf *key, struct nd_digest_cac
 static enum nd_status put_runtimes_elsewhere(struct nd_strbuf *key, struct nd_digest_cache *digests,
                                              const char *id, struct nd_error *err)
 {
-    struct nd_runtime_list list;
-    enum nd_status status = nd_runtimes_list(&list, err);
-    if (status != ND_OK)
-        return status;
+    ND_CLEANUP(nd_runtimes_deinit) struct nd_runtime_list list = {0};
+    ND_TRY(nd_runtimes_list(&list, err));
     for (size_t i = 0; i < list.n; i++) {
         const struct nd_runtime_info *info = &list.items[i];
         if (info->missing != NULL || (id[0] != '\0' && strcmp(info->id, id) != 0))
             continue;
         nd_strbuf_printf(key, "elsewhere %s %s %s %s\n", info->id, info->abi, info->ort_version,
                          info->provider_version);
-        for (size_t f = 0; status == ND_OK && f < info->n_files; f++)
+        for (size_t f = 0; f < info->n_files; f++)
             if (nd_path_exists(info->files[f]))
-                status = put_file(key, digests, info->files[f], err);
+                ND_TRY(put_file(key, digests, info->files[f], err));
     }
-    nd_runtimes_deinit(&list);
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status put_runtime(struct nd_strbuf *key, struct nd_digest_cache *digests,
@@ -254,37 +247,14 @@ static enum nd_status find_runtime_key(struct runtime_keys *keys, const struct n
             return ND_OK;
         }
     ND_TRY_MEMORY(nd_grow((void **)&keys->items, &keys->capacity, keys->n + 1, sizeof *keys->items), err);
-    struct nd_strbuf text = {0};
-    enum nd_status status = put_runtime(&text, &keys->digests, runtime, err);
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf text = {0};
+    ND_TRY(put_runtime(&text, &keys->digests, runtime, err));
     char *taken = nd_strbuf_take(&text);
-    if (status == ND_OK && taken == NULL)
-        status = nd_fail_memory(err);
-    if (status != ND_OK) {
-        free(taken);
-        return status;
-    }
+    ND_TRY_MEMORY(taken != NULL, err);
     keys->items[keys->n++] =
         (struct runtime_key){.id = runtime->id, .is_elsewhere = runtime->ort_library == NULL, .text = taken};
     *out = taken;
     return ND_OK;
-}
-
-static void put_probe(struct nd_strbuf *key, const struct nd_probe *probe)
-{
-    nd_strbuf_printf(key, "probe %s %zu\n", probe->name, probe->n_samples);
-    for (size_t i = 0; i < probe->n_inputs; i++) {
-        const struct nd_probe_input *input = &probe->inputs[i];
-        char shape[256];
-        struct nd_digest digest = nd_digest_bytes(input->data, input->sample_bytes * probe->n_samples);
-        nd_strbuf_printf(key, "input %s %s %s %016llx%016llx\n", input->name, nd_dtype_name(input->dtype),
-                         nd_shape_format(&input->shape, shape, sizeof shape), (unsigned long long)digest.high,
-                         (unsigned long long)digest.low);
-    }
-    if (probe->labels != NULL) {
-        struct nd_digest digest = nd_digest_bytes(probe->labels, probe->n_samples * sizeof *probe->labels);
-        nd_strbuf_printf(key, "labels %016llx%016llx\n", (unsigned long long)digest.high,
-                         (unsigned long long)digest.low);
-    }
 }
 
 static enum nd_status make_key_of_capture(const struct nd_qualification *q,
@@ -340,18 +310,6 @@ enum nd_status nd_qualify_find_usable(struct nd_qualify_cell *cell, struct nd_er
     return status;
 }
 
-/* Captures do not depend on target tensors, but the result does. */
-static void put_goals(struct nd_strbuf *key, const struct nd_probe *probe)
-{
-    for (size_t i = 0; i < probe->n_goals; i++) {
-        const struct nd_probe_goal *goal = &probe->goals[i];
-        struct nd_digest digest =
-            nd_digest_bytes(goal->values, goal->n_samples * goal->n_elems * sizeof *goal->values);
-        nd_strbuf_printf(key, "target %s %s %016llx%016llx\n", probe->name, goal->output,
-                         (unsigned long long)digest.high, (unsigned long long)digest.low);
-    }
-}
-
 void nd_qualify_make_key(struct nd_qualification *q)
 {
     struct nd_strbuf key = {0};
@@ -362,8 +320,17 @@ void nd_qualify_make_key(struct nd_qualification *q)
             nd_strbuf_printf(&key, "%s %s %s\n", q->models[m].cells[c].relative, q->models[m].cells[c].key,
                              q->models[m].cells[c].sha256);
     for (size_t m = 0; m < q->campaign.n_models; m++)
-        for (size_t p = 0; p < q->models[m].n_probes; p++)
-            put_goals(&key, q->models[m].probes[p]);
+        for (size_t p = 0; p < q->models[m].n_probes; p++) {
+            /* Captures do not depend on target tensors, but the result does. */
+            const struct nd_probe *probe = q->models[m].probes[p];
+            for (size_t i = 0; i < probe->n_goals; i++) {
+                const struct nd_probe_goal *goal = &probe->goals[i];
+                struct nd_digest digest =
+                    nd_digest_bytes(goal->values, goal->n_samples * goal->n_elems * sizeof *goal->values);
+                nd_strbuf_printf(&key, "target %s %s %016llx%016llx\n", probe->name, goal->output,
+                                 (unsigned long long)digest.high, (unsigned long long)digest.low);
+            }
+        }
     for (size_t r = 0; r < q->campaign.policy.n; r++)
         nd_strbuf_printf(&key, "%d\n", nd_policy_has_expired(&q->campaign.policy.rules[r], q->today));
     size_t n_bytes = key.len;
@@ -373,39 +340,54 @@ void nd_qualify_make_key(struct nd_qualification *q)
         nd_sha256_bytes(text, n_bytes, q->key);
 }
 
+static void deinit_runtimes(struct runtime_keys *runtimes)
+{
+    ND_FREE_EACH(runtimes->items, runtimes->n, .text);
+    nd_digest_cache_close(&runtimes->digests);
+}
+
 enum nd_status nd_qualify_make_keys(struct nd_qualification *q, struct nd_error *err)
 {
-    struct runtime_keys runtimes = {0};
-    char *cache = nd_path_join(q->folder, ".digests");
-    enum nd_status status =
-        cache != NULL ? nd_digest_cache_open(cache, &runtimes.digests, err) : nd_fail_memory(err);
-    free(cache);
-    for (size_t m = 0; status == ND_OK && m < q->campaign.n_models; m++) {
+    ND_CLEANUP(deinit_runtimes) struct runtime_keys runtimes = {0};
+    ND_FREED char *cache = nd_path_join(q->folder, ".digests");
+    ND_TRY(cache != NULL ? nd_digest_cache_open(cache, &runtimes.digests, err) : nd_fail_memory(err));
+    for (size_t m = 0; m < q->campaign.n_models; m++) {
         struct nd_qualify_model *model = &q->models[m];
         struct nd_strbuf buf = {0};
-        for (size_t p = 0; p < model->n_probes; p++)
-            put_probe(&buf, model->probes[p]);
-        char *probes = nd_strbuf_take(&buf);
-        if (probes == NULL)
-            status = nd_fail_memory(err);
-        for (size_t c = 0; status == ND_OK && c < model->n_cells; c++) {
-            struct nd_qualify_cell *cell = &model->cells[c];
-            status = make_key_of_capture(q, model, cell, probes, &runtimes, err);
+        for (size_t p = 0; p < model->n_probes; p++) {
+            const struct nd_probe *probe = model->probes[p];
+            nd_strbuf_printf(&buf, "probe %s %zu\n", probe->name, probe->n_samples);
+            for (size_t i = 0; i < probe->n_inputs; i++) {
+                const struct nd_probe_input *input = &probe->inputs[i];
+                char shape[256];
+                struct nd_digest digest = nd_digest_bytes(input->data, input->sample_bytes * probe->n_samples);
+                nd_strbuf_printf(&buf, "input %s %s %s %016llx%016llx\n", input->name,
+                                 nd_dtype_name(input->dtype),
+                                 nd_shape_format(&input->shape, shape, sizeof shape),
+                                 (unsigned long long)digest.high, (unsigned long long)digest.low);
+            }
+            if (probe->labels != NULL) {
+                struct nd_digest digest =
+                    nd_digest_bytes(probe->labels, probe->n_samples * sizeof *probe->labels);
+                nd_strbuf_printf(&buf, "labels %016llx%016llx\n", (unsigned long long)digest.high,
+                                 (unsigned long long)digest.low);
+            }
         }
-        free(probes);
+        ND_FREED char *probes = nd_strbuf_take(&buf);
+        ND_TRY_MEMORY(probes != NULL, err);
+        for (size_t c = 0; c < model->n_cells; c++)
+            ND_TRY(make_key_of_capture(q, model, &model->cells[c], probes, &runtimes, err));
     }
-    ND_FREE_EACH(runtimes.items, runtimes.n, .text);
-    nd_digest_cache_close(&runtimes.digests);
-    return status;
+    return ND_OK;
 }
 
 enum nd_status nd_qualify_check_fresh(struct nd_qualification *q, struct nd_error *err)
 {
-    enum nd_status status = nd_qualify_make_keys(q, err);
-    for (size_t m = 0; status == ND_OK && m < q->campaign.n_models; m++)
-        for (size_t c = 0; status == ND_OK && c < q->models[m].n_cells; c++)
-            status = nd_qualify_look(q, &q->models[m].cells[c], err);
-    return status;
+    ND_TRY(nd_qualify_make_keys(q, err));
+    for (size_t m = 0; m < q->campaign.n_models; m++)
+        for (size_t c = 0; c < q->models[m].n_cells; c++)
+            ND_TRY(nd_qualify_look(q, &q->models[m].cells[c], err));
+    return ND_OK;
 }
 
 /* Writes beside a capture what it is, and fills cell->sha256. Not is_final: it is captured again the next time.
@@ -522,8 +504,20 @@ static enum nd_status run_task(void *context, size_t i, struct nd_error *err)
     /* A phone that was not there may be there the next time: that is asked again. */
     if (status == ND_OK)
         status = nd_qualify_write_key(cell, !is_elsewhere || !outcome.has_failed, err);
-    if (status == ND_OK && !outcome.has_failed)
-        nd_took_write_capture(work->q, model, cell, since);
+    if (status == ND_OK && !outcome.has_failed) {
+        /* For a capture of a cell that began at nd_clock_ns() == since. */
+        const struct nd_qualification *q = work->q;
+        const struct nd_task_place place = {ND_TASK_CAPTURE, (size_t)(model - q->models),
+                                            (size_t)(cell - model->cells), 0};
+        struct nd_task_size size;
+        nd_task_measure(q, &place, &size);
+        struct nd_took took = {
+            .kind = ND_TASK_CAPTURE, .n_runs = size.n_runs, .seconds = (double)(nd_clock_ns() - since) / 1e9};
+        snprintf(took.model, sizeof took.model, "%s", size.model);
+        snprintf(took.device, sizeof took.device, "%s", size.device);
+        snprintf(took.uri, sizeof took.uri, "%s", size.uri);
+        nd_took_write(cell->path, &took);
+    }
     if (status == ND_OK)
         say(work, "captured '%s' on %s%s%s", model->campaign->name, cell->label,
             outcome.has_failed ? ": failed: " : "", outcome.has_failed ? outcome.failure.message : "");

@@ -1,7 +1,6 @@
 /* The tasks of a campaign while they are listed or one is done: tasks.c; took.c keeps what each took. */
 #pragma once
 
-#include "core/text/strbuf.h"
 #include "judge/release/qualify.h"
 #include "npudiff/judge/campaign.h"
 
@@ -48,10 +47,6 @@ struct nd_took_list {
 /* Fills the fields about the machine (memory_bytes, bytes) and writes the file beside `path`. That it cannot be
  * written is no error: only an estimate is missing then. */
 void nd_took_write(const char *path, struct nd_took *took);
-
-/* For a capture of a cell that began at nd_clock_ns() == since. */
-void nd_took_write_capture(const struct nd_qualification *q, const struct nd_qualify_model *model,
-                           const struct nd_qualify_cell *cell, uint64_t since);
 
 /* Adds those of all files of a folder of results. What is damaged or not there is not added; what cannot be
  * read just now is an error. */

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "core/files/file.h"
 #include "core/memory.h"
@@ -222,29 +221,25 @@ static enum nd_status lock_task(const struct nd_qualification *q, const char *fi
                                 struct nd_error *err)
 {
     char digest[ND_SHA256_HEX_BYTES];
-    struct nd_strbuf path = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf path = {0};
     nd_sha256_bytes(file, strlen(file), digest);
     nd_strbuf_printf(&path, "%s/.locks", q->folder);
-    enum nd_status status = path.failed ? nd_fail_memory(err) : nd_dir_make(path.text, err);
+    ND_TRY(path.failed ? nd_fail_memory(err) : nd_dir_make(path.text, err));
     nd_strbuf_printf(&path, "/%.*s", KEY_DIGITS, digest);
-    if (status == ND_OK && path.failed)
-        status = nd_fail_memory(err);
-    int fd = status == ND_OK ? open(path.text, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666) : -1;
-    if (status == ND_OK && fd < 0)
-        status = nd_fail(err, ND_E_FILE_OPEN, path.text, "cannot open '%s': %s", path.text, strerror(errno));
-    while (status == ND_OK && flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    ND_TRY_MEMORY(!path.failed, err);
+    ND_CLEANUP(nd_qualify_unlock) int fd = open(path.text, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return nd_fail(err, ND_E_FILE_OPEN, path.text, "cannot open '%s': %s", path.text, strerror(errno));
+    while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
         if (errno != EWOULDBLOCK && errno != EINTR)
             break; /* a file system without locks: both do the task, and the last one's file stays */
         if (q->options->is_cancelled != NULL && q->options->is_cancelled(q->options->cancel_context))
-            status = nd_fail(err, ND_E_CANCELLED, file, "stopped on request");
+            return nd_fail(err, ND_E_CANCELLED, file, "stopped on request");
         nanosleep(&(struct timespec){.tv_nsec = POLL_NS}, NULL);
     }
-    nd_strbuf_deinit(&path);
-    if (status == ND_OK)
-        *out = fd;
-    else if (fd >= 0)
-        close(fd);
-    return status;
+    *out = fd;
+    fd = -1;
+    return ND_OK;
 }
 
 /* ---- which task ---- */
@@ -263,19 +258,16 @@ static size_t find_model(const struct nd_campaign *campaign, const char *file)
 static enum nd_status find_task(struct nd_qualification *q, const struct nd_task_name *name,
                                 struct nd_task_place *out, struct nd_error *err)
 {
-    struct nd_task_places places;
+    ND_CLEANUP(nd_task_places_deinit) struct nd_task_places places = {0};
     ND_TRY(nd_task_places_list(q, &places, err));
-    bool is_found = false;
-    for (size_t i = 0; !is_found && i < places.n; i++)
+    for (size_t i = 0; i < places.n; i++)
         if (strcmp(places.files[i], name->file) == 0) {
             *out = places.items[i];
-            is_found = true;
+            return ND_OK;
         }
-    nd_task_places_deinit(&places);
-    return is_found ? ND_OK
-                    : nd_fail(err, ND_E_QUALIFY_TASK, name->file,
-                              "'%s' is made by no task of '%s' ('npudiff qualify --plan' lists them)",
-                              name->file, q->campaign.path);
+    return nd_fail(err, ND_E_QUALIFY_TASK, name->file,
+                   "'%s' is made by no task of '%s' ('npudiff qualify --plan' lists them)", name->file,
+                   q->campaign.path);
 }
 
 /* Whether the plan was made by the same npudiff, of the same things. */
@@ -327,69 +319,50 @@ static enum nd_status take_captures(struct nd_qualification *q, struct nd_error 
 static enum nd_status work(struct nd_qualification *q, const struct nd_task_place *place, bool *is_made,
                            struct nd_qualify_result *out, struct nd_error *err)
 {
-    enum nd_status status = take_captures(q, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(take_captures(q, err));
     if (place->kind == ND_TASK_JUDGE) {
-        status = nd_qualify_end_result(q, out, err);
-        *is_made = status == ND_OK && !out->is_cached;
-        return status;
+        ND_TRY(nd_qualify_end_result(q, out, err));
+        *is_made = !out->is_cached;
+        return ND_OK;
     }
     struct nd_qualify_model *model = &q->models[0];
-    status = nd_qualify_open(q, err);
-    if (status == ND_OK && place->kind == ND_TASK_COMPARE)
+    ND_TRY(nd_qualify_open(q, err));
+    if (place->kind == ND_TASK_COMPARE)
         return nd_qualify_write_comparison(q, model, place->cell, is_made, err);
-    if (status == ND_OK && place->kind == ND_TASK_EXPLAIN_PART)
+    if (place->kind == ND_TASK_EXPLAIN_PART)
         return nd_qualify_write_explanation_part(q, model, place->part, is_made, err);
-    return status == ND_OK ? nd_qualify_write_explanation(q, model, is_made, err) : status;
-}
-
-/* For the next estimate. */
-static void note(const struct nd_qualification *q, const struct nd_task_place *place, const char *file,
-                 uint64_t since)
-{
-    struct nd_task_size size;
-    nd_task_measure(q, place, &size);
-    struct nd_took took = {
-        .kind = place->kind, .n_runs = size.n_runs, .seconds = (double)(nd_clock_ns() - since) / 1e9};
-    ND_FREED char *path = nd_path_join(q->folder, file);
-    memcpy(took.model, size.model, strlen(size.model) + 1);
-    if (path != NULL)
-        nd_took_write(path, &took);
+    return nd_qualify_write_explanation(q, model, is_made, err);
 }
 
 static enum nd_status do_task(struct nd_qualification *q, const struct nd_task_name *name,
                               struct nd_qualify_result *out, struct nd_error *err)
 {
-    int folder_lock = -1, task_lock = -1;
+    ND_CLEANUP(nd_qualify_unlock) int folder_lock = -1, task_lock = -1;
     bool is_made = false;
     uint64_t since = nd_clock_ns();
     struct nd_task_place place;
-    enum nd_status status = nd_qualify_plan(q, err);
-    if (status == ND_OK)
-        status = find_task(q, name, &place, err);
-    if (status == ND_OK)
-        status = nd_dir_make(q->folder, err);
-    if (status == ND_OK)
-        status = nd_qualify_lock(q->folder, true, &folder_lock, err);
-    if (status == ND_OK)
-        status = nd_qualify_make_keys(q, err);
-    if (status == ND_OK)
-        status = check_key(q, &place, name, err);
-    if (status == ND_OK)
-        status = lock_task(q, name->file, &task_lock, err);
-    if (status == ND_OK && place.kind == ND_TASK_CAPTURE)
-        status = capture_one(q, &q->models[0].cells[place.cell], err);
-    else if (status == ND_OK)
-        status = work(q, &place, &is_made, out, err);
-    if (status == ND_OK && is_made)
-        note(q, &place, name->file, since);
+    ND_TRY(nd_qualify_plan(q, err));
+    ND_TRY(find_task(q, name, &place, err));
+    ND_TRY(nd_dir_make(q->folder, err));
+    ND_TRY(nd_qualify_lock(q->folder, true, &folder_lock, err));
+    ND_TRY(nd_qualify_make_keys(q, err));
+    ND_TRY(check_key(q, &place, name, err));
+    ND_TRY(lock_task(q, name->file, &task_lock, err));
+    ND_TRY(place.kind == ND_TASK_CAPTURE ? capture_one(q, &q->models[0].cells[place.cell], err)
+                                         : work(q, &place, &is_made, out, err));
     out->n_captured = q->n_captured;
-    if (task_lock >= 0)
-        close(task_lock);
-    if (folder_lock >= 0)
-        close(folder_lock);
-    return status;
+    if (is_made) {
+        /* For the next estimate. */
+        struct nd_task_size size;
+        nd_task_measure(q, &place, &size);
+        struct nd_took took = {
+            .kind = place.kind, .n_runs = size.n_runs, .seconds = (double)(nd_clock_ns() - since) / 1e9};
+        ND_FREED char *path = nd_path_join(q->folder, name->file);
+        memcpy(took.model, size.model, strlen(size.model) + 1);
+        if (path != NULL)
+            nd_took_write(path, &took);
+    }
+    return ND_OK;
 }
 
 enum nd_status nd_campaign_task(const char *campaign, const struct nd_task_name *name,
@@ -398,7 +371,7 @@ enum nd_status nd_campaign_task(const char *campaign, const struct nd_task_name 
 {
     struct nd_qualify_options own = {.struct_size = sizeof own};
     struct nd_qualification q;
-    struct nd_qualify_result result = {0};
+    ND_CLEANUP(nd_qualify_result_deinit) struct nd_qualify_result result = {0};
     struct nd_error why = {0};
     err = err != NULL ? err : &why;
     ND_TRY(nd_options_read(&own, sizeof own, options, err));
@@ -417,11 +390,7 @@ enum nd_status nd_campaign_task(const char *campaign, const struct nd_task_name 
     q.campaign.n_models = n_models;
     nd_campaign_deinit(&q.campaign);
     result.folder = q.folder;
-    if (status == ND_OK)
-        *out = result;
-    else
-        nd_qualify_result_deinit(&result);
-    return status;
+    return status == ND_OK ? ND_GIVE(out, result) : status;
 }
 
 void nd_plan_of_campaign_deinit(struct nd_plan_of_campaign *plan)
@@ -529,39 +498,6 @@ static enum nd_status add_up(struct nd_plan_of_campaign *plan, struct nd_error *
     return ND_OK;
 }
 
-static enum nd_status fill(struct nd_qualification *q, const char *campaign, const struct nd_took_list *known,
-                           struct nd_plan_of_campaign *plan, struct nd_error *err)
-{
-    struct nd_task_places places;
-    enum nd_status status = nd_task_places_list(q, &places, err);
-    if (status != ND_OK)
-        return status;
-    plan->campaign = nd_arena_text(plan->owner, q->campaign.name);
-    plan->path = nd_arena_text(plan->owner, campaign);
-    plan->folder = nd_arena_text(plan->owner, q->folder);
-    plan->version = nd_version();
-    plan->n_explain_parts = nd_qualify_explain_parts(q);
-    plan->tasks = nd_arena_calloc(plan->owner, places.n, sizeof *plan->tasks);
-    for (size_t i = 0; status == ND_OK && plan->tasks != NULL && i < places.n; i++) {
-        struct nd_task *task = &plan->tasks[plan->n++];
-        task->file = nd_arena_text(plan->owner, places.files[i]);
-        const struct nd_task_place *place = &places.items[i];
-        size_t n = 0;
-        for (size_t k = 0; place->kind != ND_TASK_CAPTURE && k < i; k++)
-            n += is_needed(q, &places.items[k], place);
-        size_t *needs = n > 0 ? nd_arena_calloc(plan->owner, n, sizeof *needs) : NULL;
-        for (size_t k = 0; needs != NULL && k < i; k++)
-            if (is_needed(q, &places.items[k], place))
-                needs[task->n_needs++] = k;
-        task->needs = needs;
-        status = fill_task(q, &places.items[i], known, task, plan->owner, err);
-    }
-    nd_task_places_deinit(&places);
-    if (status == ND_OK && nd_arena_has_failed(plan->owner))
-        status = nd_fail_memory(err);
-    return status == ND_OK ? add_up(plan, err) : status;
-}
-
 static enum nd_status make(const char *campaign, const char *const *from, size_t n_from,
                            struct nd_qualification *q, struct nd_plan_of_campaign *plan, struct nd_error *err)
 {
@@ -573,7 +509,30 @@ static enum nd_status make(const char *campaign, const char *const *from, size_t
     for (size_t i = 0; i < n_from; i++)
         ND_TRY(nd_took_read_folder(from[i], &known, err));
     ND_TRY_MEMORY((plan->owner = nd_arena_create()) != NULL, err);
-    return fill(q, campaign, &known, plan, err);
+    ND_CLEANUP(nd_task_places_deinit) struct nd_task_places places = {0};
+    ND_TRY(nd_task_places_list(q, &places, err));
+    plan->campaign = nd_arena_text(plan->owner, q->campaign.name);
+    plan->path = nd_arena_text(plan->owner, campaign);
+    plan->folder = nd_arena_text(plan->owner, q->folder);
+    plan->version = nd_version();
+    plan->n_explain_parts = nd_qualify_explain_parts(q);
+    plan->tasks = nd_arena_calloc(plan->owner, places.n, sizeof *plan->tasks);
+    for (size_t i = 0; plan->tasks != NULL && i < places.n; i++) {
+        struct nd_task *task = &plan->tasks[plan->n++];
+        task->file = nd_arena_text(plan->owner, places.files[i]);
+        const struct nd_task_place *place = &places.items[i];
+        size_t n = 0;
+        for (size_t k = 0; place->kind != ND_TASK_CAPTURE && k < i; k++)
+            n += is_needed(q, &places.items[k], place);
+        size_t *needs = n > 0 ? nd_arena_calloc(plan->owner, n, sizeof *needs) : NULL;
+        for (size_t k = 0; needs != NULL && k < i; k++)
+            if (is_needed(q, &places.items[k], place))
+                needs[task->n_needs++] = k;
+        task->needs = needs;
+        ND_TRY(fill_task(q, &places.items[i], &known, task, plan->owner, err));
+    }
+    ND_TRY_MEMORY(!nd_arena_has_failed(plan->owner), err);
+    return add_up(plan, err);
 }
 
 enum nd_status nd_campaign_plan(const char *campaign, const char *const *from, size_t n_from,
@@ -582,7 +541,7 @@ enum nd_status nd_campaign_plan(const char *campaign, const char *const *from, s
 {
     struct nd_qualify_options own = {.struct_size = sizeof own};
     struct nd_qualification q;
-    struct nd_plan_of_campaign plan = {0};
+    ND_CLEANUP(nd_plan_of_campaign_deinit) struct nd_plan_of_campaign plan = {0};
     struct nd_error why = {0};
     err = err != NULL ? err : &why;
     ND_TRY(nd_options_read(&own, sizeof own, options, err));
@@ -591,9 +550,5 @@ enum nd_status nd_campaign_plan(const char *campaign, const char *const *from, s
     nd_qualify_plan_deinit(&q);
     nd_campaign_deinit(&q.campaign);
     free(q.folder);
-    if (status == ND_OK)
-        *out = plan;
-    else
-        nd_plan_of_campaign_deinit(&plan);
-    return status;
+    return status == ND_OK ? ND_GIVE(out, plan) : status;
 }

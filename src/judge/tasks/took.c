@@ -118,21 +118,6 @@ void nd_took_write(const char *path, struct nd_took *took)
         nd_file_put(name.text, text.text, text.len, NULL);
 }
 
-void nd_took_write_capture(const struct nd_qualification *q, const struct nd_qualify_model *model,
-                           const struct nd_qualify_cell *cell, uint64_t since)
-{
-    const struct nd_task_place place = {ND_TASK_CAPTURE, (size_t)(model - q->models),
-                                        (size_t)(cell - model->cells), 0};
-    struct nd_task_size size;
-    nd_task_measure(q, &place, &size);
-    struct nd_took took = {
-        .kind = ND_TASK_CAPTURE, .n_runs = size.n_runs, .seconds = (double)(nd_clock_ns() - since) / 1e9};
-    snprintf(took.model, sizeof took.model, "%s", size.model);
-    snprintf(took.device, sizeof took.device, "%s", size.device);
-    snprintf(took.uri, sizeof took.uri, "%s", size.uri);
-    nd_took_write(cell->path, &took);
-}
-
 /* ---- reading ---- */
 
 static bool parse_kind(const char *word, enum nd_task_kind *out)
@@ -199,24 +184,17 @@ static enum nd_status read_one(const char *folder, const char *relative, struct 
                                struct nd_error *err)
 {
     struct nd_took took = {0};
-    void *bytes = NULL;
+    ND_FREED void *bytes = NULL;
     size_t n_bytes;
-    bool is_took = false;
-    char *path = nd_path_join(folder, relative);
-    enum nd_status status = path != NULL ? ND_OK : nd_fail_memory(err);
-    if (status == ND_OK && !nd_keyed_is_missing(path))
-        status = nd_file_read(path, MAX_TOOK_BYTES, &bytes, &n_bytes, err);
-    if (status == ND_OK && bytes != NULL)
-        is_took = parse(bytes, n_bytes, &took);
-    ND_FREE_ALL(bytes, path);
-    if (status != ND_OK || !is_took)
-        return status;
+    ND_FREED char *path = nd_path_join(folder, relative);
+    ND_TRY_MEMORY(path != NULL, err);
+    if (!nd_keyed_is_missing(path))
+        ND_TRY(nd_file_read(path, MAX_TOOK_BYTES, &bytes, &n_bytes, err));
+    if (bytes == NULL || !parse(bytes, n_bytes, &took))
+        return ND_OK;
+    ND_TRY_MEMORY(nd_grow((void **)&list->items, &list->capacity, list->n + 1, sizeof *list->items), err);
     took.file = strndup(relative, strlen(relative) - strlen(SUFFIX));
-    if (took.file == NULL ||
-        !nd_grow((void **)&list->items, &list->capacity, list->n + 1, sizeof *list->items)) {
-        free(took.file);
-        return nd_fail_memory(err);
-    }
+    ND_TRY_MEMORY(took.file != NULL, err);
     list->items[list->n++] = took;
     return ND_OK;
 }

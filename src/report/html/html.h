@@ -10,7 +10,6 @@
 
 #include <jansson.h>
 #include <stdbool.h>
-#include <stdint.h>
 
 #include "core/documents/json_out.h"
 #include "core/error.h"
@@ -77,7 +76,6 @@ void nd_view_where(struct nd_page *page, const struct nd_page_part *part);
 
 /* Parts of the verdict that are long enough for files of their own. */
 void nd_view_campaign(struct nd_page *page, const struct nd_page_part *part);
-void nd_view_history(struct nd_page *page, const struct nd_page_part *part);
 
 /* ---- writing ---- */
 
@@ -157,13 +155,6 @@ size_t nd_doc_index(const json_t *object, const char *key, size_t limit);
 
 /* Rows of all devices in a table of layers. Chosen: so many that a browser opens at once. */
 enum { ND_PAGE_MAX_ROWS = 4000, ND_PAGE_MIN_ROWS = 100 };
-
-/* How many layers of each of n devices are shown. */
-size_t nd_page_rows_each(size_t n_devices);
-
-/* The score that a layer needs to be among the `most` with the highest. */
-double nd_page_threshold(struct nd_page *page, const json_t *layers, double (*score)(const json_t *layer),
-                         size_t most);
 
 /* ---- the comparison ---- */
 

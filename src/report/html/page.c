@@ -18,13 +18,6 @@ static const struct {
 };
 enum { N_VIEWS = sizeof views / sizeof views[0] };
 
-static void deinit_part(struct nd_page_part *part)
-{
-    ND_FREE_EACH(part->groups, part->n_groups, .label);
-    part->groups = NULL;
-    part->n_groups = 0;
-}
-
 /* A file that assets.S holds. */
 struct nd_asset {
     const char *text;
@@ -131,18 +124,15 @@ static void put_policy(struct nd_strbuf *out, const struct whole_page *whole)
     nd_strbuf_puts(out, "\">\n");
 }
 
-static void put_inline(struct nd_strbuf *out, const struct inline_text *text)
-{
-    nd_strbuf_printf(out, "<%s>", text->element);
-    nd_strbuf_append(out, text->asset.text, text->asset.n_bytes);
-    nd_strbuf_printf(out, "</%s>\n", text->element);
-}
-
 static void put_all_inline(struct nd_strbuf *out, const struct whole_page *whole, const char *element)
 {
     for (size_t i = 0; i < whole->n_texts; i++)
-        if (strcmp(whole->texts[i].element, element) == 0)
-            put_inline(out, &whole->texts[i]);
+        if (strcmp(whole->texts[i].element, element) == 0) {
+            const struct inline_text *text = &whole->texts[i];
+            nd_strbuf_printf(out, "<%s>", text->element);
+            nd_strbuf_append(out, text->asset.text, text->asset.n_bytes);
+            nd_strbuf_printf(out, "</%s>\n", text->element);
+        }
 }
 
 /* A part that has nothing but a campaign's result stands above the models and has no views of its own. */
@@ -157,30 +147,6 @@ static bool has_views(const struct nd_page_part *part, size_t n_parts)
 }
 
 /* ---- the frame ---- */
-
-static void put_header(struct nd_page *page, const struct whole_page *whole)
-{
-    char now[32];
-    nd_html_fill(page,
-                 "<a class=\"skip\" href=\"#verdict\">To the verdict</a>\n<header class=\"top\">\n<div><h1>$n",
-                 whole->title);
-    nd_html_printf(page, "</h1>\n<p class=\"made\">npudiff report &middot; npudiff %s", nd_version());
-    if (nd_utc_now("%Y-%m-%d %H:%M UTC", now, sizeof now))
-        nd_html_printf(page, " &middot; %s", now);
-    nd_html_puts(page,
-                 "</p></div>\n<nav aria-label=\"Views\"><ul>\n<li><a href=\"#verdict\">Verdict</a></li>\n");
-    for (size_t p = 0; p < whole->n_parts; p++) {
-        const struct nd_page_part *part = &whole->parts[p];
-        if (whole->n_parts > 1 && has_views(part, whole->n_parts)) {
-            nd_html_printf(page, "<li><a href=\"#%stensors\">", part->prefix);
-            nd_html_fill(page, "$n</a></li>\n", part->name);
-        }
-        for (size_t v = 0; whole->n_parts == 1 && v < N_VIEWS; v++)
-            nd_html_printf(page, "<li><a href=\"#%s%s\">%s</a></li>\n", part->prefix, views[v].id,
-                           views[v].title);
-    }
-    nd_html_puts(page, "</ul></nav>\n</header>\n");
-}
 
 /* Strings are the only place where JSON has a "<"; there it may be written as its number, so that no text of a
  * capture ends the element. */
@@ -211,7 +177,26 @@ static enum nd_status put_together(const struct whole_page *whole, char **out, s
                  whole->title);
     put_all_inline(page.out, whole, "style");
     nd_html_puts(&page, "</head>\n<body>\n");
-    put_header(&page, whole);
+    char now[32];
+    nd_html_fill(&page,
+                 "<a class=\"skip\" href=\"#verdict\">To the verdict</a>\n<header class=\"top\">\n<div><h1>$n",
+                 whole->title);
+    nd_html_printf(&page, "</h1>\n<p class=\"made\">npudiff report &middot; npudiff %s", nd_version());
+    if (nd_utc_now("%Y-%m-%d %H:%M UTC", now, sizeof now))
+        nd_html_printf(&page, " &middot; %s", now);
+    nd_html_puts(&page,
+                 "</p></div>\n<nav aria-label=\"Views\"><ul>\n<li><a href=\"#verdict\">Verdict</a></li>\n");
+    for (size_t p = 0; p < whole->n_parts; p++) {
+        const struct nd_page_part *part = &whole->parts[p];
+        if (whole->n_parts > 1 && has_views(part, whole->n_parts)) {
+            nd_html_printf(&page, "<li><a href=\"#%stensors\">", part->prefix);
+            nd_html_fill(&page, "$n</a></li>\n", part->name);
+        }
+        for (size_t v = 0; whole->n_parts == 1 && v < N_VIEWS; v++)
+            nd_html_printf(&page, "<li><a href=\"#%s%s\">%s</a></li>\n", part->prefix, views[v].id,
+                           views[v].title);
+    }
+    nd_html_puts(&page, "</ul></nav>\n</header>\n");
     nd_html_puts(&page, "<main>\n");
     nd_html_puts(&page, whole->views);
     nd_html_puts(&page, "</main>\n<footer><p>This file is complete: it loads nothing and sends nothing. What "
@@ -225,26 +210,6 @@ static enum nd_status put_together(const struct whole_page *whole, char **out, s
 
 /* ---- the views ---- */
 
-static void write_views(struct nd_page *page, const struct nd_page_part *parts, size_t n_parts)
-{
-    nd_json_open_line(&page->data, NULL, '{');
-    nd_json_open_line(&page->data, "parts", '[');
-    nd_html_puts(page, "<section id=\"verdict\" aria-labelledby=\"verdict-title\">\n"
-                       "<h2 id=\"verdict-title\" class=\"hidden\">Verdict</h2>\n");
-    for (size_t p = 0; p < n_parts; p++)
-        nd_view_verdict(page, &parts[p]);
-    nd_html_section_end(page);
-    for (size_t p = 0; p < n_parts; p++) {
-        nd_json_open_line(&page->data, NULL, '{');
-        nd_json_text(&page->data, "prefix", parts[p].prefix);
-        for (size_t v = 0; v < N_VIEWS && has_views(&parts[p], n_parts); v++)
-            views[v].write(page, &parts[p]);
-        nd_json_close(&page->data, '}');
-    }
-    nd_json_close(&page->data, ']');
-    nd_json_close(&page->data, '}');
-}
-
 static void add_text(struct whole_page *whole, const char *element, struct nd_asset asset)
 {
     whole->texts[whole->n_texts++] = (struct inline_text){element, asset};
@@ -255,7 +220,22 @@ static enum nd_status make(const struct nd_page_part *parts, size_t n_parts, con
 {
     struct nd_strbuf html = {0}, json = {0};
     struct nd_page page = {.out = &html, .data = {.out = &json}};
-    write_views(&page, parts, n_parts);
+    nd_json_open_line(&page.data, NULL, '{');
+    nd_json_open_line(&page.data, "parts", '[');
+    nd_html_puts(&page, "<section id=\"verdict\" aria-labelledby=\"verdict-title\">\n"
+                        "<h2 id=\"verdict-title\" class=\"hidden\">Verdict</h2>\n");
+    for (size_t p = 0; p < n_parts; p++)
+        nd_view_verdict(&page, &parts[p]);
+    nd_html_section_end(&page);
+    for (size_t p = 0; p < n_parts; p++) {
+        nd_json_open_line(&page.data, NULL, '{');
+        nd_json_text(&page.data, "prefix", parts[p].prefix);
+        for (size_t v = 0; v < N_VIEWS && has_views(&parts[p], n_parts); v++)
+            views[v].write(&page, &parts[p]);
+        nd_json_close(&page.data, '}');
+    }
+    nd_json_close(&page.data, ']');
+    nd_json_close(&page.data, '}');
     ND_FREED char *views_text = nd_strbuf_take(&html), *data_text = nd_strbuf_take(&json);
     struct whole_page whole = {
         .parts = parts, .n_parts = n_parts, .title = title, .views = views_text, .data = data_text};
@@ -346,8 +326,11 @@ enum nd_status nd_report_page(const struct nd_report_document *documents, size_t
     }
     if (status == ND_OK)
         status = make(parts, n_parts, title != NULL ? title : title_of(&parts[0]), out, err);
-    for (size_t p = 0; p < n_parts; p++)
-        deinit_part(&parts[p]);
+    for (size_t p = 0; p < n_parts; p++) {
+        ND_FREE_EACH(parts[p].groups, parts[p].n_groups, .label);
+        parts[p].groups = NULL;
+        parts[p].n_groups = 0;
+    }
     for (size_t i = 0; i < n; i++)
         json_decref(trees[i]);
     return status;

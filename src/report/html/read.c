@@ -154,35 +154,6 @@ bool nd_doc_is_leader(const json_t *device, size_t d)
 
 /* ---- large models ---- */
 
-size_t nd_page_rows_each(size_t n_devices)
-{
-    size_t each = n_devices > 0 ? ND_PAGE_MAX_ROWS / n_devices : ND_PAGE_MAX_ROWS;
-    return each > ND_PAGE_MIN_ROWS ? each : ND_PAGE_MIN_ROWS;
-}
-
-static int by_falling_score(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? 1 : x > y ? -1 : 0;
-}
-
-double nd_page_threshold(struct nd_page *page, const json_t *layers, double (*score)(const json_t *layer),
-                         size_t most)
-{
-    size_t n = json_array_size(layers);
-    if (n <= most)
-        return -INFINITY;
-    ND_FREED double *scores = nd_calloc(n, sizeof *scores);
-    if (scores == NULL) {
-        page->out->failed = true;
-        return -INFINITY;
-    }
-    for (size_t i = 0; i < n; i++)
-        scores[i] = score(json_array_get(layers, i));
-    qsort(scores, n, sizeof *scores, by_falling_score);
-    return scores[most - 1];
-}
-
 const json_t *nd_page_explained(const struct nd_page_part *part, const json_t *device)
 {
     return nd_doc_find(nd_doc_get(part->documents[ND_PAGE_EXPLANATION], "devices"), "capture",

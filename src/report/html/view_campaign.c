@@ -41,17 +41,12 @@ static struct tally count_cases(const json_t *campaign, const char *model, const
     return tally;
 }
 
-static const char *gate_text(const json_t *campaign, const json_t *one)
-{
-    const json_t *gates = nd_doc_get(campaign, "gates");
-    size_t gate = nd_doc_index(one, "gate", json_array_size(gates));
-    return gate != SIZE_MAX ? nd_doc_text(json_array_get(gates, gate), "text") : "";
-}
-
 static void put_reason(struct nd_page *page, const json_t *campaign, const json_t *one)
 {
     const char *message = nd_doc_text(one, "message");
-    nd_html_text(page, gate_text(campaign, one));
+    const json_t *gates = nd_doc_get(campaign, "gates");
+    size_t gate = nd_doc_index(one, "gate", json_array_size(gates));
+    nd_html_text(page, gate != SIZE_MAX ? nd_doc_text(json_array_get(gates, gate), "text") : "");
     if (message[0] != '\0') {
         nd_html_fill(page, ": $t", message);
     }
@@ -80,29 +75,6 @@ static void put_cell(struct nd_page *page, const json_t *campaign, const char *m
         nd_html_puts(page, "</small>");
     }
     nd_html_puts(page, "</td>");
-}
-
-static void put_matrix(struct nd_page *page, const json_t *campaign)
-{
-    const json_t *models = nd_doc_get(campaign, "models"), *model, *device;
-    const json_t *heads = nd_doc_get(json_array_get(models, 0), "devices");
-    size_t m, d;
-    nd_html_scroll(page, "Models and devices", false);
-    nd_html_puts(page, "<table class=\"matrix\"><caption>Models and devices</caption>\n<thead><tr><th "
-                       "scope=\"col\">Model</th>");
-    json_array_foreach(heads, d, device) {
-        nd_html_fill(page, "<th scope=\"col\">$n</th>", nd_doc_text(device, "device"));
-    }
-    nd_html_puts(page, "</tr></thead>\n<tbody>\n");
-    json_array_foreach(models, m, model) {
-        const char *name = nd_doc_text(model, "name");
-        nd_html_fill(page, "<tr><th scope=\"row\">$n</th>", name);
-        json_array_foreach(heads, d, device)
-            put_cell(page, campaign, name,
-                     nd_doc_find(nd_doc_get(model, "devices"), "device", nd_doc_text(device, "device")));
-        nd_html_puts(page, "</tr>\n");
-    }
-    nd_html_puts(page, "</tbody></table></div>\n");
 }
 
 /* ---- what is not passed, and accuracy ---- */
@@ -159,8 +131,14 @@ static size_t count_pairs(const json_t *models)
     return n;
 }
 
-static void put_pairs(struct nd_page *page, const json_t *models)
+static void put_accuracy(struct nd_page *page, const json_t *models)
 {
+    if (count_pairs(models) == 0)
+        return;
+    nd_html_scroll(page, "Accuracy of the campaign", false);
+    nd_html_puts(page, "<table class=\"sortable\"><caption>Accuracy of each device against the references, on "
+                       "the same inputs. Change: in percentage points, with its interval.</caption>");
+    nd_html_heads(page, "Model|Device|Against|#Samples|#Reference|#Device|#Change|#p|Answer");
     const json_t *model, *study, *device, *pair;
     size_t m, s, d, i;
     json_array_foreach(models, m, model) {
@@ -171,17 +149,6 @@ static void put_pairs(struct nd_page *page, const json_t *models)
             }
         }
     }
-}
-
-static void put_accuracy(struct nd_page *page, const json_t *models)
-{
-    if (count_pairs(models) == 0)
-        return;
-    nd_html_scroll(page, "Accuracy of the campaign", false);
-    nd_html_puts(page, "<table class=\"sortable\"><caption>Accuracy of each device against the references, on "
-                       "the same inputs. Change: in percentage points, with its interval.</caption>");
-    nd_html_heads(page, "Model|Device|Against|#Samples|#Reference|#Device|#Change|#p|Answer");
-    put_pairs(page, models);
     nd_html_puts(page, "</tbody></table></div>\n");
 }
 
@@ -208,6 +175,24 @@ void nd_view_campaign(struct nd_page *page, const struct nd_page_part *part)
     if (!is_ready)
         put_reasons(page, campaign);
     nd_html_puts(page, "</div>\n");
-    put_matrix(page, campaign);
+    const json_t *models = nd_doc_get(campaign, "models"), *model, *device;
+    const json_t *heads = nd_doc_get(json_array_get(models, 0), "devices");
+    size_t m, d;
+    nd_html_scroll(page, "Models and devices", false);
+    nd_html_puts(page, "<table class=\"matrix\"><caption>Models and devices</caption>\n<thead><tr><th "
+                       "scope=\"col\">Model</th>");
+    json_array_foreach(heads, d, device) {
+        nd_html_fill(page, "<th scope=\"col\">$n</th>", nd_doc_text(device, "device"));
+    }
+    nd_html_puts(page, "</tr></thead>\n<tbody>\n");
+    json_array_foreach(models, m, model) {
+        const char *name = nd_doc_text(model, "name");
+        nd_html_fill(page, "<tr><th scope=\"row\">$n</th>", name);
+        json_array_foreach(heads, d, device)
+            put_cell(page, campaign, name,
+                     nd_doc_find(nd_doc_get(model, "devices"), "device", nd_doc_text(device, "device")));
+        nd_html_puts(page, "</tr>\n");
+    }
+    nd_html_puts(page, "</tbody></table></div>\n");
     put_accuracy(page, nd_doc_get(campaign, "models"));
 }

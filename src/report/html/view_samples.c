@@ -106,17 +106,6 @@ static const char *find_image(const struct nd_page_part *part, const json_t *row
     return "";
 }
 
-static void put_image(struct nd_page *page, const struct sheet *sheet, const json_t *sample)
-{
-    static const char base64[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=";
-    const char *image = find_image(sheet->part, sheet->row, sample);
-    nd_html_puts(page, "<td>");
-    if (image[0] != '\0' && strspn(image, base64) == strlen(image))
-        nd_html_printf(page, "<img alt=\"input of sample %.0f\" src=\"data:image/png;base64,%s\">",
-                       nd_doc_number(sample, "sample"), image);
-    nd_html_puts(page, "</td>");
-}
-
 /* The class, and whether it is the label's. */
 static void put_prediction(struct nd_page *page, const json_t *sample, size_t device)
 {
@@ -166,8 +155,15 @@ static void put_sample(struct nd_page *page, const struct sheet *sheet, const js
     double number = nd_doc_number(sample, "sample"), label = nd_doc_number(sample, "label");
     char buf[ND_HTML_TEXT_BYTES];
     nd_html_printf(page, "<tr><th scope=\"row\">%.0f</th>", number);
-    if (sheet->has_images)
-        put_image(page, sheet, sample);
+    if (sheet->has_images) {
+        static const char base64[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=";
+        const char *image = find_image(sheet->part, sheet->row, sample);
+        nd_html_puts(page, "<td>");
+        if (image[0] != '\0' && strspn(image, base64) == strlen(image))
+            nd_html_printf(page, "<img alt=\"input of sample %.0f\" src=\"data:image/png;base64,%s\">",
+                           nd_doc_number(sample, "sample"), image);
+        nd_html_puts(page, "</td>");
+    }
     if (sheet->has_labels)
         nd_html_cell_number(page, nd_html_count(label, buf), label);
     for (size_t g = 0; g < part->n_groups; g++)

@@ -2,7 +2,6 @@
  * values that differ and the largest difference; its details are in the page's data. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "report/html/html.h"
@@ -139,18 +138,6 @@ static void put_row(struct nd_page *page, const struct nd_page_part *part, const
     nd_html_puts(page, "</tr>\n");
 }
 
-/* A block of several tensors has a row of its own, which scripts make a button of. */
-static void put_block_row(struct nd_page *page, const struct nd_page_part *part, const json_t *tensors,
-                          size_t i, size_t end, size_t common)
-{
-    const char *name = nd_doc_text(json_array_get(tensors, i), "name");
-    char text[MAX_PREFIX_BYTES + 1];
-    snprintf(text, sizeof text, "%.*s", (int)block_length(name, common), name + common);
-    nd_html_printf(page, "<tr class=\"block\"><th scope=\"rowgroup\" colspan=\"%zu\">", part->n_groups + 2);
-    nd_html_name(page, text);
-    nd_html_printf(page, " <span class=\"op\">%zu tensors</span></th></tr>\n", end - i);
-}
-
 static void put_rows(struct nd_page *page, const struct nd_page_part *part, const json_t *tensors)
 {
     size_t common = common_length(tensors), n = json_array_size(tensors);
@@ -161,8 +148,16 @@ static void put_rows(struct nd_page *page, const struct nd_page_part *part, cons
         if (is_block || !is_open)
             nd_html_printf(page, "%s<tbody%s>\n", is_open ? "</tbody>\n" : "",
                            is_block ? " class=\"of-block\"" : "");
-        if (is_block)
-            put_block_row(page, part, tensors, i, end, common);
+        if (is_block) {
+            /* A block of several tensors has a row of its own, which scripts make a button of. */
+            const char *name = nd_doc_text(json_array_get(tensors, i), "name");
+            char text[MAX_PREFIX_BYTES + 1];
+            snprintf(text, sizeof text, "%.*s", (int)block_length(name, common), name + common);
+            nd_html_printf(page, "<tr class=\"block\"><th scope=\"rowgroup\" colspan=\"%zu\">",
+                           part->n_groups + 2);
+            nd_html_name(page, text);
+            nd_html_printf(page, " <span class=\"op\">%zu tensors</span></th></tr>\n", end - i);
+        }
         for (size_t t = i; t < end; t++)
             put_row(page, part, json_array_get(tensors, t), t);
         if (is_block)
@@ -173,47 +168,7 @@ static void put_rows(struct nd_page *page, const struct nd_page_part *part, cons
         nd_html_puts(page, "</tbody>\n");
 }
 
-static void put_table(struct nd_page *page, const struct nd_page_part *part, const json_t *tensors)
-{
-    nd_html_scroll(page, "Heat map", true);
-    nd_html_puts(page, "<table class=\"heat by-share\"><caption>Share of the values that differ from the "
-                       "reference's, and the largest difference. &ldquo;=&rdquo;: every bit is equal. ");
-    if (part->groups[0].n_devices > 1) {
-        nd_html_fill(page, "Equal to the reference everywhere: $n. ", part->groups[0].label);
-    }
-    nd_html_puts(page, "</caption>\n<thead><tr><th scope=\"col\">Tensor</th><th scope=\"col\">Operator</th><th "
-                       "scope=\"col\">Type</th>");
-    for (size_t g = 1; g < part->n_groups; g++) {
-        nd_html_fill(page, "<th scope=\"col\">$n</th>", part->groups[g].label);
-    }
-    nd_html_puts(page, "</tr></thead>\n");
-    put_rows(page, part, tensors);
-    nd_html_puts(page, "</table></div>\n");
-}
-
 /* ---- data ---- */
-
-/* The buckets that are not empty. */
-static void put_histogram(struct nd_json *data, const json_t *pair)
-{
-    const json_t *near = nd_doc_get(pair, "histogram"), *tail = nd_doc_get(pair, "histogram_tail");
-    const json_t *bucket;
-    const char *key;
-    json_auto_t *copy = json_object();
-    nd_json_open_line(data, "h", '{');
-    if (json_is_object(near))
-        json_object_update(copy, (json_t *)near);
-    if (json_is_object(tail)) { /* says more of what lies beyond */
-        json_object_del(copy, "<-3");
-        json_object_del(copy, ">3");
-        json_object_update(copy, (json_t *)tail);
-    }
-    json_object_foreach(copy, key, bucket) {
-        if (json_number_value(bucket) > 0)
-            nd_json_int(data, key, json_integer_value(bucket));
-    }
-    nd_json_close(data, '}');
-}
 
 static void put_coordinates(struct nd_json *data, const json_t *worst)
 {
@@ -269,7 +224,24 @@ static void put_cell_data(struct nd_json *data, const json_t *pair, size_t *n_de
     put_known(data, "sqnr", nd_doc_number(pair, "sqnr_db"));
     if (reason[0] != '\0')
         nd_json_text(data, "why", reason);
-    put_histogram(data, pair);
+    /* The buckets that are not empty. */
+    const json_t *near = nd_doc_get(pair, "histogram"), *tail = nd_doc_get(pair, "histogram_tail");
+    const json_t *bucket;
+    const char *key;
+    json_auto_t *copy = json_object();
+    nd_json_open_line(data, "h", '{');
+    if (json_is_object(near))
+        json_object_update(copy, (json_t *)near);
+    if (json_is_object(tail)) { /* says more of what lies beyond */
+        json_object_del(copy, "<-3");
+        json_object_del(copy, ">3");
+        json_object_update(copy, (json_t *)tail);
+    }
+    json_object_foreach(copy, key, bucket) {
+        if (json_number_value(bucket) > 0)
+            nd_json_int(data, key, json_integer_value(bucket));
+    }
+    nd_json_close(data, '}');
     if ((*n_detailed)++ < MAX_DETAILED)
         put_worst(data, pair);
     nd_json_close(data, '}');
@@ -307,8 +279,23 @@ void nd_view_tensors(struct nd_page *page, const struct nd_page_part *part)
             "npudiff report REFERENCE.h5 TEST.h5 -o report.html");
     else if (part->n_groups == 1)
         nd_html_puts(page, "<p>All devices agree in every bit of every tensor.</p>\n");
-    else
-        put_table(page, part, tensors);
+    else {
+        nd_html_scroll(page, "Heat map", true);
+        nd_html_puts(page, "<table class=\"heat by-share\"><caption>Share of the values that differ from the "
+                           "reference's, and the largest difference. &ldquo;=&rdquo;: every bit is equal. ");
+        if (part->groups[0].n_devices > 1) {
+            nd_html_fill(page, "Equal to the reference everywhere: $n. ", part->groups[0].label);
+        }
+        nd_html_puts(page,
+                     "</caption>\n<thead><tr><th scope=\"col\">Tensor</th><th scope=\"col\">Operator</th><th "
+                     "scope=\"col\">Type</th>");
+        for (size_t g = 1; g < part->n_groups; g++) {
+            nd_html_fill(page, "<th scope=\"col\">$n</th>", part->groups[g].label);
+        }
+        nd_html_puts(page, "</tr></thead>\n");
+        put_rows(page, part, tensors);
+        nd_html_puts(page, "</table></div>\n");
+    }
     nd_html_section_end(page);
     if (part->n_groups > 1)
         put_data(&page->data, part, tensors);

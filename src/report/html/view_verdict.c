@@ -4,6 +4,210 @@
 #include <string.h>
 
 #include "report/html/html.h"
+#include "report/text/summary.h"
+
+/* ---- what a golden store tells over SDKs and chipsets: a wall chart of each model, the steps at which
+ * something changed, and the tensors ---- */
+
+enum { MAX_ROWS = 200 }; /* of steps and of tensors: chosen, so that a page of many models stays small */
+
+static const json_t *cell_of(const json_t *chart, const char *chipset, const char *sdk)
+{
+    const json_t *cell;
+    size_t i;
+    json_array_foreach(nd_doc_get(chart, "cells"), i, cell) {
+        if (strcmp(nd_doc_text(cell, "chipset"), chipset) == 0 && strcmp(nd_doc_text(cell, "sdk"), sdk) == 0)
+            return cell;
+    }
+    return NULL;
+}
+
+/* Cells after a change stand out. *before: the value of the cell before it, SIZE_MAX: none. */
+static void put_cell(struct nd_page *page, const json_t *cell, size_t *before)
+{
+    char buf[ND_HISTORY_LETTER_BYTES];
+    if (cell == NULL) {
+        nd_html_cell(page, "");
+        return;
+    }
+    size_t value = nd_doc_index(cell, "value", SIZE_MAX);
+    bool has_failed = json_is_true(nd_doc_get(cell, "failed"));
+    bool is_sure = json_is_true(nd_doc_get(cell, "repeatable"));
+    bool has_changed = *before != SIZE_MAX && *before != value && is_sure;
+    nd_html_printf(page, "<td class=\"%s\">%s%s%s</td>",
+                   has_failed    ? "failed"
+                   : has_changed ? "changed"
+                                 : "",
+                   nd_history_letter(value, buf), is_sure ? "" : "?", has_failed ? " failed" : "");
+    *before = value;
+}
+
+static void put_step(struct nd_page *page, const json_t *step)
+{
+    char buf[ND_HTML_TEXT_BYTES];
+    double n = nd_doc_number(step, "n_different");
+    const json_t *also = nd_doc_get(step, "also_changed"), *item;
+    size_t i;
+    nd_html_fill(page, "<tr><th scope=\"row\">$t</th>", nd_doc_text(step, "chipset"));
+    nd_html_cell(page, nd_doc_text(step, "from"));
+    nd_html_cell(page, nd_doc_text(step, "to"));
+    nd_html_cell(page, nd_doc_text(step, "verdict"));
+    nd_html_cell_number(page, nd_html_count(n, buf), n);
+    nd_html_fill(page, "<td>$n</td><td>", nd_doc_text(step, "first"));
+    json_array_foreach(also, i, item) {
+        nd_html_puts(page, i > 0 ? ", " : "");
+        nd_html_text(page, json_string_value(item));
+    }
+    nd_html_puts(page, "</td></tr>\n");
+}
+
+static bool is_same(const json_t *step)
+{
+    return strcmp(nd_doc_text(step, "verdict"), "same") == 0;
+}
+
+static void put_steps(struct nd_page *page, const json_t *chart)
+{
+    const json_t *steps = nd_doc_get(chart, "steps"), *step;
+    size_t i, n = 0;
+    json_array_foreach(steps, i, step)
+        n += !is_same(step);
+    if (n == 0)
+        return;
+    nd_html_scroll(page, "Steps", false);
+    nd_html_puts(page, "<table class=\"sortable\"><caption>Steps at which something changed");
+    if (n > MAX_ROWS)
+        nd_html_printf(page, ": the first %d of %zu", MAX_ROWS, n);
+    nd_html_puts(page, "</caption>");
+    nd_html_heads(page, "Chipset|From|To|Verdict|#Tensors that differ|First|Also changed");
+    n = 0;
+    json_array_foreach(steps, i, step) {
+        if (!is_same(step) && n++ < MAX_ROWS)
+            put_step(page, step);
+    }
+    nd_html_puts(page, "</tbody></table></div>\n");
+}
+
+/* "SM8650: a a b": only chipsets on which it has two values or more. */
+static void put_letters(struct nd_page *page, const json_t *chart, const json_t *tensor)
+{
+    const json_t *chipsets = nd_doc_get(chart, "chipsets"), *row, *value;
+    char buf[ND_HISTORY_LETTER_BYTES];
+    size_t c, s;
+    bool is_first = true;
+    json_array_foreach(nd_doc_get(tensor, "values"), c, row) {
+        json_int_t first = -1;
+        bool has_several = false;
+        json_array_foreach(row, s, value) {
+            if (json_is_integer(value)) {
+                has_several = has_several || (first >= 0 && json_integer_value(value) != first);
+                first = json_integer_value(value);
+            }
+        }
+        if (!has_several)
+            continue;
+        nd_html_puts(page, is_first ? "" : "; ");
+        nd_html_fill(page, "$t:", json_string_value(json_array_get(chipsets, c)));
+        json_array_foreach(row, s, value) {
+            nd_html_printf(
+                page, " %s",
+                nd_history_letter(json_is_integer(value) ? (size_t)json_integer_value(value) : SIZE_MAX, buf));
+        }
+        is_first = false;
+    }
+}
+
+static void put_changed_tensors(struct nd_page *page, const json_t *chart)
+{
+    const json_t *tensor;
+    char buf[ND_HTML_TEXT_BYTES];
+    size_t i, n = 0, n_shown = 0;
+    json_array_foreach(nd_doc_get(chart, "tensors"), i, tensor)
+        n += nd_doc_number(tensor, "n_steps") > 0;
+    if (n == 0)
+        return;
+    nd_html_scroll(page, "Tensors that changed", false);
+    nd_html_puts(page, "<table class=\"sortable\"><caption>Tensors that changed, with a letter by SDK, the "
+                       "oldest first; equal letters are equal bits");
+    if (n > MAX_ROWS)
+        nd_html_printf(page, ": the first %d of %zu", MAX_ROWS, n);
+    nd_html_puts(page, "</caption>");
+    nd_html_heads(page, "Tensor|Operator|#Steps|Values");
+    json_array_foreach(nd_doc_get(chart, "tensors"), i, tensor) {
+        double n_steps = nd_doc_number(tensor, "n_steps");
+        if (!(n_steps > 0) || n_shown++ >= MAX_ROWS)
+            continue;
+        nd_html_fill(page, "<tr><th scope=\"row\">$n</th>", nd_doc_text(tensor, "name"));
+        nd_html_cell(page, nd_doc_text(tensor, "op_types"));
+        nd_html_cell_number(page, nd_html_count(n_steps, buf), n_steps);
+        nd_html_puts(page, "<td>");
+        put_letters(page, chart, tensor);
+        nd_html_puts(page, "</td></tr>\n");
+    }
+    nd_html_puts(page, "</tbody></table></div>\n");
+}
+
+/* The verdict of a model's history, in the words of the text. */
+static void put_verdict(struct nd_page *page, const json_t *chart)
+{
+    const json_t *steps = nd_doc_get(chart, "steps"), *step;
+    size_t i, n_differing = 0, n_failing = 0, n_unsure = 0, n = json_array_size(steps);
+    json_array_foreach(steps, i, step) {
+        const char *verdict = nd_doc_text(step, "verdict");
+        n_differing += strcmp(verdict, "differs") == 0;
+        n_failing += strcmp(verdict, "fails") == 0;
+        n_unsure += strcmp(verdict, "inconclusive") == 0;
+    }
+    bool has_changed = n_differing + n_failing > 0;
+    nd_html_printf(page, "<div class=\"card %s\"><p class=\"word\">%s",
+                   n_failing > 0                           ? "fail"
+                   : has_changed || n_unsure > 0 || n == 0 ? "note"
+                                                           : "ok",
+                   n_failing > 0     ? "Fails"
+                   : n_differing > 0 ? "Changed"
+                   : n_unsure > 0    ? "Inconclusive"
+                   : n == 0          ? "No steps"
+                                     : "Same");
+    nd_html_fill(page, " <span class=\"of\">$n</span></p>\n<p>", nd_doc_text(chart, "model"));
+    nd_html_printf(page, "Of %zu step%s from one SDK to the next, values changed at %zu", n, n == 1 ? "" : "s",
+                   n_differing);
+    if (n_failing > 0)
+        nd_html_printf(page, ", the device failed at %zu", n_failing);
+    if (n_unsure > 0)
+        nd_html_printf(page, ", %zu cannot be judged", n_unsure);
+    nd_html_puts(page, ".</p></div>\n");
+}
+
+static void put_history(struct nd_page *page, const struct nd_page_part *part)
+{
+    const json_t *chart;
+    size_t i;
+    json_array_foreach(nd_doc_get(part->documents[ND_PAGE_HISTORY], "charts"), i, chart) {
+        put_verdict(page, chart);
+        nd_html_fill(page, "<h3>History of $n</h3>\n", nd_doc_text(chart, "model"));
+        const json_t *sdks = nd_doc_get(chart, "sdks"), *chipset, *sdk;
+        size_t c, s;
+        nd_html_scroll(page, "Chipsets by SDKs", false);
+        nd_html_puts(
+            page, "<table><caption>Equal letters: equal in every tensor. A question mark: not repeatable, so "
+                  "that noise may be the difference</caption><thead><tr><th scope=\"col\">Chipset</th>");
+        json_array_foreach(sdks, s, sdk) {
+            nd_html_fill(page, "<th scope=\"col\">$t</th>", json_string_value(sdk));
+        }
+        nd_html_puts(page, "</tr></thead><tbody>\n");
+        json_array_foreach(nd_doc_get(chart, "chipsets"), c, chipset) {
+            size_t before = SIZE_MAX;
+            nd_html_fill(page, "<tr><th scope=\"row\">$t</th>", json_string_value(chipset));
+            json_array_foreach(sdks, s, sdk) {
+                put_cell(page, cell_of(chart, json_string_value(chipset), json_string_value(sdk)), &before);
+            }
+            nd_html_puts(page, "</tr>\n");
+        }
+        nd_html_puts(page, "</tbody></table></div>\n");
+        put_steps(page, chart);
+        put_changed_tensors(page, chart);
+    }
+}
 
 /* Captures against a golden store: what is as it was accepted, and what changed between the two, such as the
  * SDK. */
@@ -24,38 +228,6 @@ static const char *state_of(const char *verdict)
     return strncmp(verdict, "failed", 6) == 0 || strcmp(verdict, "broken") == 0 ? "fail" : "note";
 }
 
-static void put_changes(struct nd_page *page, const json_t *check)
-{
-    const json_t *list = nd_doc_get(check, "changed"), *change;
-    size_t i;
-    if (json_array_size(list) == 0)
-        return;
-    nd_html_scroll(page, "What changed", false);
-    nd_html_puts(page, "<table class=\"sortable\"><caption>What changed since it was accepted</caption>");
-    nd_html_heads(page, "Of|Setting|Accepted|Now|Follows from");
-    json_array_foreach(list, i, change) {
-        nd_html_puts(page, "<tr>");
-        nd_html_cell(page, nd_doc_text(change, "what"));
-        nd_html_fill(page, "<th scope=\"row\">$n</th>", nd_doc_text(change, "key"));
-        nd_html_cell(page, nd_doc_text(change, "ref"));
-        nd_html_cell(page, nd_doc_text(change, "test"));
-        nd_html_cell(page, nd_doc_text(change, "follows_from"));
-        nd_html_puts(page, "</tr>\n");
-    }
-    nd_html_puts(page, "</tbody></table></div>\n");
-}
-
-static void put_tensor(struct nd_page *page, const json_t *tensor)
-{
-    char buf[ND_HTML_TEXT_BYTES];
-    double share = nd_doc_number(tensor, "share"), lsb = nd_doc_number(tensor, "max_lsb");
-    nd_html_fill(page, "<tr><th scope=\"row\">$n</th>", nd_doc_text(tensor, "name"));
-    nd_html_cell(page, nd_doc_text(tensor, "op_types"));
-    nd_html_cell_number(page, isnan(share) ? "not stored" : nd_html_percent(share, buf), share);
-    nd_html_cell_number(page, isnan(lsb) ? "" : nd_html_count(lsb, buf), lsb);
-    nd_html_puts(page, "</tr>\n");
-}
-
 static void put_tensors(struct nd_page *page, const json_t *check)
 {
     const json_t *list = nd_doc_get(check, "different"), *tensor;
@@ -69,8 +241,15 @@ static void put_tensors(struct nd_page *page, const json_t *check)
     nd_html_puts(page, "</caption>");
     nd_html_heads(page, "Tensor|Operator|#Values that differ|#Largest, LSB");
     json_array_foreach(list, i, tensor) {
-        if (i < MAX_TENSORS)
-            put_tensor(page, tensor);
+        if (i < MAX_TENSORS) {
+            char buf[ND_HTML_TEXT_BYTES];
+            double share = nd_doc_number(tensor, "share"), lsb = nd_doc_number(tensor, "max_lsb");
+            nd_html_fill(page, "<tr><th scope=\"row\">$n</th>", nd_doc_text(tensor, "name"));
+            nd_html_cell(page, nd_doc_text(tensor, "op_types"));
+            nd_html_cell_number(page, isnan(share) ? "not stored" : nd_html_percent(share, buf), share);
+            nd_html_cell_number(page, isnan(lsb) ? "" : nd_html_count(lsb, buf), lsb);
+            nd_html_puts(page, "</tr>\n");
+        }
     }
     nd_html_puts(page, "</tbody></table></div>\n");
 }
@@ -91,7 +270,23 @@ static void put_check(struct nd_page *page, const json_t *row)
     }
     nd_html_puts(page, "</div>\n");
     put_tensors(page, check);
-    put_changes(page, check);
+    const json_t *list = nd_doc_get(check, "changed"), *change;
+    size_t i;
+    if (json_array_size(list) == 0)
+        return;
+    nd_html_scroll(page, "What changed", false);
+    nd_html_puts(page, "<table class=\"sortable\"><caption>What changed since it was accepted</caption>");
+    nd_html_heads(page, "Of|Setting|Accepted|Now|Follows from");
+    json_array_foreach(list, i, change) {
+        nd_html_puts(page, "<tr>");
+        nd_html_cell(page, nd_doc_text(change, "what"));
+        nd_html_fill(page, "<th scope=\"row\">$n</th>", nd_doc_text(change, "key"));
+        nd_html_cell(page, nd_doc_text(change, "ref"));
+        nd_html_cell(page, nd_doc_text(change, "test"));
+        nd_html_cell(page, nd_doc_text(change, "follows_from"));
+        nd_html_puts(page, "</tr>\n");
+    }
+    nd_html_puts(page, "</tbody></table></div>\n");
 }
 
 static void put_golden(struct nd_page *page, const struct nd_page_part *part)
@@ -148,34 +343,7 @@ static void put_before_after(struct nd_page *page, const char *name, double befo
     nd_html_puts(page, "</tr>\n");
 }
 
-static void put_change_card(struct nd_page *page, const json_t *document, bool is_good)
-{
-    const char *output = nd_doc_text(document, "output");
-    nd_html_printf(page, "<div class=\"card %s\"><p class=\"word\">", is_good ? "ok" : "note");
-    nd_html_fill(page, "$t <span class=\"of\">$n</span></p>\n", nd_doc_text(document, "result"),
-                 nd_doc_text(document, "model"));
-    if (output[0] != '\0') {
-        nd_html_fill(page, "<p>Written to $n.</p>\n", output);
-    }
-    nd_html_puts(page, "</div>\n");
-}
-
 /* ---- promote ---- */
-
-static void put_changed_devices(struct nd_page *page, const json_t *document)
-{
-    const json_t *device;
-    size_t i;
-    nd_html_scroll(page, "Before and after", false);
-    nd_html_puts(page, "<table class=\"sortable\"><caption>Before and after: signal-to-noise ratio of the "
-                       "outputs to the float model, in dB, and right classes</caption>");
-    nd_html_heads(page, "Device|#Before|#After|#Right before|#Right after");
-    json_array_foreach(nd_doc_get(document, "devices"), i, device) {
-        put_before_after(page, nd_doc_text(device, "device"), nd_doc_number(device, "before_db"),
-                         nd_doc_number(device, "after_db"), device);
-    }
-    end_table(page);
-}
 
 static void put_promoted_layers(struct nd_page *page, const json_t *document)
 {
@@ -244,9 +412,27 @@ static void put_changed(struct nd_page *page, const struct nd_page_part *part)
 {
     const json_t *document = part->documents[ND_PAGE_CHANGED];
     const char *result = nd_doc_text(document, "result");
-    put_change_card(page, document, strcmp(result, "promoted") == 0 || strcmp(result, "aligned") == 0);
+    bool is_good = strcmp(result, "promoted") == 0 || strcmp(result, "aligned") == 0;
+    const char *output = nd_doc_text(document, "output");
+    nd_html_printf(page, "<div class=\"card %s\"><p class=\"word\">", is_good ? "ok" : "note");
+    nd_html_fill(page, "$t <span class=\"of\">$n</span></p>\n", nd_doc_text(document, "result"),
+                 nd_doc_text(document, "model"));
+    if (output[0] != '\0') {
+        nd_html_fill(page, "<p>Written to $n.</p>\n", output);
+    }
+    nd_html_puts(page, "</div>\n");
     if (strcmp(nd_doc_text(document, "kind"), "promotion") == 0) {
-        put_changed_devices(page, document);
+        const json_t *device;
+        size_t i;
+        nd_html_scroll(page, "Before and after", false);
+        nd_html_puts(page, "<table class=\"sortable\"><caption>Before and after: signal-to-noise ratio of the "
+                           "outputs to the float model, in dB, and right classes</caption>");
+        nd_html_heads(page, "Device|#Before|#After|#Right before|#Right after");
+        json_array_foreach(nd_doc_get(document, "devices"), i, device) {
+            put_before_after(page, nd_doc_text(device, "device"), nd_doc_number(device, "before_db"),
+                             nd_doc_number(device, "after_db"), device);
+        }
+        end_table(page);
         put_promoted_layers(page, document);
     } else {
         put_accuracy_cost(page, document);
@@ -416,27 +602,6 @@ static void put_device_row(struct nd_page *page, const struct nd_page_part *part
     nd_html_puts(page, "</tr>\n");
 }
 
-static void put_devices(struct nd_page *page, const struct nd_page_part *part)
-{
-    const json_t *comparison = part->documents[ND_PAGE_COMPARISON];
-    nd_html_scroll(page, "Devices", false);
-    nd_html_puts(
-        page,
-        "<table class=\"sortable\"><caption>Devices. Those that agree in every bit of every tensor share a "
-        "row; the first device is the reference.</caption>\n<thead><tr><th scope=\"col\">Device</th><th "
-        "scope=\"col\" class=\"n\">Tensors that differ</th><th scope=\"col\">First differs at</th><th "
-        "scope=\"col\" class=\"n\">Output values that differ</th>");
-    if (accuracy_row(comparison) != NULL)
-        nd_html_puts(page, "<th scope=\"col\" class=\"n\">Predictions right</th><th scope=\"col\" "
-                           "class=\"n\">Predictions changed</th>");
-    if (part->documents[ND_PAGE_EXPLANATION] != NULL)
-        nd_html_puts(page, "<th scope=\"col\">Diagnosis</th>");
-    nd_html_puts(page, "</tr></thead>\n<tbody>\n");
-    for (size_t g = 0; g < part->n_groups; g++)
-        put_device_row(page, part, g);
-    nd_html_puts(page, "</tbody></table></div>\n");
-}
-
 /* ---- the card ---- */
 
 static const char *word_of(const char *verdict, bool is_gated)
@@ -520,35 +685,30 @@ static void put_accuracy_words(struct nd_page *page, const struct nd_page_part *
         nd_html_fill(page, "<p>No predicted class at $n changed.</p>\n", nd_doc_text(row, "tensor"));
 }
 
-/* What explain found at one layer of one device. */
-static void put_finding(struct nd_page *page, const struct nd_page_part *part, const json_t *device,
-                        const json_t *layer, const char *state)
-{
-    nd_html_printf(page, "<li><span class=\"badge %s\">%s</span> ", state,
-                   strcmp(state, "fail") == 0 ? "fault" : "unexplained");
-    nd_html_fill(page, "$n <span class=\"op\">$t</span> on $n: ", nd_doc_text(layer, "layer"),
-                 nd_doc_text(layer, "op_type"), nd_page_device_label(part, device));
-    /* The cause, how sure it is, and what speaks for it. */
-    const char *text = nd_doc_text(layer, "text"), *certainty = nd_doc_text(layer, "certainty");
-    nd_html_text(page, text);
-    nd_html_puts(page, text[0] != '\0' ? " (" : "");
-    nd_html_text(page, certainty);
-    nd_html_puts(page, text[0] != '\0' ? "). " : certainty[0] != '\0' ? ": " : "");
-    nd_html_text(page, nd_doc_text(layer, "evidence"));
-    if (nd_doc_text(layer, "remedy")[0] != '\0') {
-        nd_html_fill(page, ". $t", nd_doc_text(layer, "remedy"));
-    }
-    nd_html_puts(page, "</li>\n");
-}
-
 static size_t put_findings_of(struct nd_page *page, const struct nd_page_part *part, const json_t *device,
                               const char *key, const char *state, size_t n)
 {
     const json_t *list = nd_doc_get(device, key), *layer;
     size_t i;
     json_array_foreach(list, i, layer) {
-        if (n++ < MAX_FINDINGS)
-            put_finding(page, part, device, layer, state);
+        if (n++ < MAX_FINDINGS) {
+            /* What explain found at one layer of one device. */
+            nd_html_printf(page, "<li><span class=\"badge %s\">%s</span> ", state,
+                           strcmp(state, "fail") == 0 ? "fault" : "unexplained");
+            nd_html_fill(page, "$n <span class=\"op\">$t</span> on $n: ", nd_doc_text(layer, "layer"),
+                         nd_doc_text(layer, "op_type"), nd_page_device_label(part, device));
+            /* The cause, how sure it is, and what speaks for it. */
+            const char *text = nd_doc_text(layer, "text"), *certainty = nd_doc_text(layer, "certainty");
+            nd_html_text(page, text);
+            nd_html_puts(page, text[0] != '\0' ? " (" : "");
+            nd_html_text(page, certainty);
+            nd_html_puts(page, text[0] != '\0' ? "). " : certainty[0] != '\0' ? ": " : "");
+            nd_html_text(page, nd_doc_text(layer, "evidence"));
+            if (nd_doc_text(layer, "remedy")[0] != '\0') {
+                nd_html_fill(page, ". $t", nd_doc_text(layer, "remedy"));
+            }
+            nd_html_puts(page, "</li>\n");
+        }
     }
     return n;
 }
@@ -666,11 +826,28 @@ void nd_view_verdict(struct nd_page *page, const struct nd_page_part *part)
     if (part->documents[ND_PAGE_GOLDEN] != NULL)
         put_golden(page, part);
     if (part->documents[ND_PAGE_HISTORY] != NULL)
-        nd_view_history(page, part);
+        put_history(page, part);
     if (part->documents[ND_PAGE_CHANGED] != NULL)
         put_changed(page, part);
     if (has_comparison || part->documents[ND_PAGE_EXPLANATION] != NULL)
         put_card(page, part);
-    if (has_comparison)
-        put_devices(page, part);
+    if (has_comparison) {
+        const json_t *comparison = part->documents[ND_PAGE_COMPARISON];
+        nd_html_scroll(page, "Devices", false);
+        nd_html_puts(
+            page,
+            "<table class=\"sortable\"><caption>Devices. Those that agree in every bit of every tensor share a "
+            "row; the first device is the reference.</caption>\n<thead><tr><th scope=\"col\">Device</th><th "
+            "scope=\"col\" class=\"n\">Tensors that differ</th><th scope=\"col\">First differs at</th><th "
+            "scope=\"col\" class=\"n\">Output values that differ</th>");
+        if (accuracy_row(comparison) != NULL)
+            nd_html_puts(page, "<th scope=\"col\" class=\"n\">Predictions right</th><th scope=\"col\" "
+                               "class=\"n\">Predictions changed</th>");
+        if (part->documents[ND_PAGE_EXPLANATION] != NULL)
+            nd_html_puts(page, "<th scope=\"col\">Diagnosis</th>");
+        nd_html_puts(page, "</tr></thead>\n<tbody>\n");
+        for (size_t g = 0; g < part->n_groups; g++)
+            put_device_row(page, part, g);
+        nd_html_puts(page, "</tbody></table></div>\n");
+    }
 }

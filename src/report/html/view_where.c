@@ -20,19 +20,6 @@ static void put_us(struct nd_page *page, const json_t *object, const char *key)
     nd_html_cell_number(page, isnan(us) ? "" : nd_html_real(us, buf), us);
 }
 
-static void put_modes(struct nd_page *page, const json_t *modes)
-{
-    char a[ND_HTML_TEXT_BYTES], b[ND_HTML_TEXT_BYTES];
-    const json_t *mode;
-    size_t i;
-    nd_html_puts(page, "<td>");
-    json_array_foreach(modes, i, mode)
-        nd_html_printf(page, "%s%s of the runs at %s &micro;s", i > 0 ? ", " : "",
-                       nd_html_percent(nd_doc_number(mode, "weight"), a),
-                       nd_html_real(nd_doc_number(mode, "median_us"), b));
-    nd_html_puts(page, "</td>");
-}
-
 static void put_row(struct nd_page *page, const json_t *series)
 {
     char buf[ND_HTML_TEXT_BYTES];
@@ -49,7 +36,16 @@ static void put_row(struct nd_page *page, const json_t *series)
     put_us(page, timed, "p99_us");
     put_us(page, timed, "max_us");
     nd_html_cell_number(page, isnan(cv) ? "" : nd_html_percent(cv, buf), cv);
-    put_modes(page, nd_doc_get(series, "modes"));
+    const json_t *modes = nd_doc_get(series, "modes");
+    char a[ND_HTML_TEXT_BYTES], b[ND_HTML_TEXT_BYTES];
+    const json_t *mode;
+    size_t i;
+    nd_html_puts(page, "<td>");
+    json_array_foreach(modes, i, mode)
+        nd_html_printf(page, "%s%s of the runs at %s &micro;s", i > 0 ? ", " : "",
+                       nd_html_percent(nd_doc_number(mode, "weight"), a),
+                       nd_html_real(nd_doc_number(mode, "median_us"), b));
+    nd_html_puts(page, "</td>");
     nd_html_puts(page, "</tr>\n");
 }
 
@@ -164,28 +160,6 @@ static void put_short_cell(struct nd_page *page, const char *text)
 {
     nd_html_puts(page, strlen(text) <= 24 ? "<td class=\"short\">" : "<td>");
     nd_html_fill(page, "$t</td>", text);
-}
-
-static void put_environment(struct nd_page *page, const json_t *devices)
-{
-    const json_t *device;
-    size_t d;
-    nd_html_scroll(page, "Environment", false);
-    nd_html_puts(page,
-                 "<table class=\"sortable\"><caption>Environment. The last column has what is configured "
-                 "otherwise than on the first device of the same kind, and can change results.</caption>");
-    nd_html_heads(page, "Device|URI|Chipset|Runtime|Capture|State|Configured otherwise");
-    json_array_foreach(devices, d, device) {
-        nd_html_fill(page, "<tr><th scope=\"row\">$n</th><td>$n</td>", nd_doc_device_label(device),
-                     nd_doc_text(device, "uri"));
-        put_short_cell(page, nd_doc_text(device, "chipset"));
-        put_short_cell(page, nd_doc_text(device, "runtime"));
-        nd_html_fill(page, "<td>$n</td>", nd_doc_text(device, "capture"));
-        nd_html_cell(page, nd_doc_text(device, "status"));
-        nd_html_cell(page, nd_doc_text(device, "configuration"));
-        nd_html_puts(page, "</tr>\n");
-    }
-    nd_html_puts(page, "</tbody></table></div>\n");
 }
 
 /* ---- placement ---- */
@@ -318,8 +292,26 @@ void nd_view_where(struct nd_page *page, const struct nd_page_part *part)
 {
     const json_t *devices = nd_doc_get(part->documents[ND_PAGE_COMPARISON], "devices");
     nd_html_section(page, part, "where", "Where it ran");
-    if (json_array_size(devices) > 0)
-        put_environment(page, devices);
+    if (json_array_size(devices) > 0) {
+        const json_t *device;
+        size_t d;
+        nd_html_scroll(page, "Environment", false);
+        nd_html_puts(page,
+                     "<table class=\"sortable\"><caption>Environment. The last column has what is configured "
+                     "otherwise than on the first device of the same kind, and can change results.</caption>");
+        nd_html_heads(page, "Device|URI|Chipset|Runtime|Capture|State|Configured otherwise");
+        json_array_foreach(devices, d, device) {
+            nd_html_fill(page, "<tr><th scope=\"row\">$n</th><td>$n</td>", nd_doc_device_label(device),
+                         nd_doc_text(device, "uri"));
+            put_short_cell(page, nd_doc_text(device, "chipset"));
+            put_short_cell(page, nd_doc_text(device, "runtime"));
+            nd_html_fill(page, "<td>$n</td>", nd_doc_text(device, "capture"));
+            nd_html_cell(page, nd_doc_text(device, "status"));
+            nd_html_cell(page, nd_doc_text(device, "configuration"));
+            nd_html_puts(page, "</tr>\n");
+        }
+        nd_html_puts(page, "</tbody></table></div>\n");
+    }
     if (part->documents[ND_PAGE_PLACEMENT] != NULL)
         put_placement(page, part->documents[ND_PAGE_PLACEMENT]);
     else

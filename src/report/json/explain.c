@@ -112,26 +112,6 @@ static json_t *channels_json(const struct nd_identify_tally *tally)
     return list;
 }
 
-static json_t *thresholds_json(const struct nd_identify_tally *tally)
-{
-    return json_pack("{s:o, s:o, s:o, s:o}", "positive", sign_json(tally, false), "negative",
-                     sign_json(tally, true), "binades", binades_json(tally), "channels", channels_json(tally));
-}
-
-static json_t *curve_json(const struct nd_identify_tally *tally)
-{
-    json_t *list = json_array();
-    for (size_t b = 0; b < ND_IDENTIFY_BINS; b++) {
-        const struct nd_identify_point point = nd_identify_curve(tally, b);
-        if (point.n > 0)
-            nd_tree_append(list,
-                           json_pack("{s:f, s:f, s:I, s:f, s:f, s:f}", "from", (double)b / ND_IDENTIFY_BINS,
-                                     "to", (double)(b + 1) / ND_IDENTIFY_BINS, "values", (json_int_t)point.n,
-                                     "p", point.p, "low", point.low, "high", point.high));
-    }
-    return list;
-}
-
 /* ---- lists ---- */
 
 static json_t *identified_json(const struct nd_identified_layer *layer)
@@ -140,22 +120,22 @@ static json_t *identified_json(const struct nd_identified_layer *layer)
         json_pack("{s:o, s:o, s:s}", "name", nd_json_string(layer->name), "op_type",
                   nd_json_string(layer->op_types), "method", layer->is_double ? "double" : "exact ratio");
     put_answer(layer->answer, row);
-    nd_tree_set(row, "thresholds", thresholds_json(&layer->tally));
-    nd_tree_set(row, "curve", curve_json(&layer->tally));
-    return row;
-}
-
-static json_t *types_json(const struct nd_identified_device *device)
-{
+    const struct nd_identify_tally *tally = &layer->tally;
+    nd_tree_set(row, "thresholds",
+                json_pack("{s:o, s:o, s:o, s:o}", "positive", sign_json(tally, false), "negative",
+                          sign_json(tally, true), "binades", binades_json(tally), "channels",
+                          channels_json(tally)));
     json_t *list = json_array();
-    for (size_t t = 0; t < device->n_types; t++) {
-        const struct nd_identified_type *type = &device->types[t];
-        json_t *row = json_pack("{s:o, s:I}", "op_type", nd_json_string(type->op_types), "layers",
-                                (json_int_t)type->n_layers);
-        put_answer(&type->answer, row);
-        nd_tree_append(list, row);
+    for (size_t b = 0; b < ND_IDENTIFY_BINS; b++) {
+        const struct nd_identify_point point = nd_identify_curve(&layer->tally, b);
+        if (point.n > 0)
+            nd_tree_append(list,
+                           json_pack("{s:f, s:f, s:I, s:f, s:f, s:f}", "from", (double)b / ND_IDENTIFY_BINS,
+                                     "to", (double)(b + 1) / ND_IDENTIFY_BINS, "values", (json_int_t)point.n,
+                                     "p", point.p, "low", point.low, "high", point.high));
     }
-    return list;
+    nd_tree_set(row, "curve", list);
+    return row;
 }
 
 static json_t *layers_json(const struct nd_identified_device *device)
@@ -199,7 +179,15 @@ static json_t *device_json(const struct nd_identified_device *device)
         return out;
     nd_tree_set(out, "probes", probes_json(device));
     put_answer(device->answer, out);
-    nd_tree_set(out, "types", types_json(device));
+    json_t *list = json_array();
+    for (size_t t = 0; t < device->n_types; t++) {
+        const struct nd_identified_type *type = &device->types[t];
+        json_t *row = json_pack("{s:o, s:I}", "op_type", nd_json_string(type->op_types), "layers",
+                                (json_int_t)type->n_layers);
+        put_answer(&type->answer, row);
+        nd_tree_append(list, row);
+    }
+    nd_tree_set(out, "types", list);
     nd_tree_set(out, "layers", layers_json(device));
     nd_tree_set(out, "not_identified", rest_json(device));
     return out;

@@ -1,31 +1,24 @@
 /* What the values of a comparison show, as JSON. */
+#include <elfutils/version.h>
+#include <hdf5.h>
+#include <jansson.h>
+#include <libdeflate.h>
 #include <math.h>
+#include <nettle/version.h>
+#include <protobuf-c/protobuf-c.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <yaml.h>
+#include <zip.h>
+#include <zlib.h>
 
 #include "core/documents/json_out.h"
 #include "core/files/file.h"
+#include "core/text/strbuf.h"
 #include "npudiff/compare/compare.h"
 #include "npudiff/report/report.h"
 #include "report/text/tree.h"
-
-static void put_diagnosis(struct nd_json *json, const struct nd_comparison *c,
-                          const struct nd_compared_diagnosis *d)
-{
-    nd_json_open_line(json, NULL, '{');
-    nd_json_count(json, "device", d->device);
-    nd_json_text(json, "tensor", c->tensors[d->tensor].name);
-    nd_json_text(json, "kind", d->kind);
-    nd_json_bool(json, "fault", !d->is_note);
-    nd_json_bool(json, "of_runs", d->is_of_runs);
-    nd_json_text(json, "text", d->text);
-    nd_json_real(json, "amount", d->amount);
-    nd_json_real(json, "explained", d->explained);
-    nd_json_real_if(json, "log10_chance", !isnan(d->chance), d->chance);
-    nd_json_count(json, "later_tensors", d->n_later);
-    nd_json_close(json, '}');
-}
 
 static void put_depth(struct nd_json *json, const struct nd_comparison *c, const struct nd_compared_depth *d)
 {
@@ -44,31 +37,40 @@ static void put_depth(struct nd_json *json, const struct nd_comparison *c, const
     nd_json_close(json, '}');
 }
 
-static void put_predicate(struct nd_json *json, const struct nd_comparison *c,
-                          const struct nd_compared_predicate *p)
-{
-    nd_json_open_line(json, NULL, '{');
-    nd_json_count(json, "device", p->device);
-    nd_json_text(json, "tensor", p->tensor != SIZE_MAX ? c->tensors[p->tensor].name : NULL);
-    nd_json_text(json, "of", p->tensor != SIZE_MAX ? "samples" : "tensors");
-    nd_json_count(json, "wrong", p->n_wrong);
-    nd_json_count(json, "compared", p->n);
-    ND_JSON_LIST(json, "conditions", i, p->n_conditions)
-        nd_json_text(json, NULL, p->conditions[i]);
-    nd_json_text(json, "text", p->text);
-    nd_json_real_if(json, "log2_chance", !isnan(p->log2_chance), p->log2_chance);
-    nd_json_close(json, '}');
-}
-
 /* The members "diagnoses", "depth" and "predicate" of the object at hand. */
 static void nd_json_put_diagnoses(struct nd_json *json, const struct nd_comparison *comparison)
 {
-    ND_JSON_LIST(json, "diagnoses", i, comparison->n_diagnoses)
-        put_diagnosis(json, comparison, &comparison->diagnoses[i]);
+    ND_JSON_LIST(json, "diagnoses", i, comparison->n_diagnoses) {
+        const struct nd_compared_diagnosis *d = &comparison->diagnoses[i];
+        nd_json_open_line(json, NULL, '{');
+        nd_json_count(json, "device", d->device);
+        nd_json_text(json, "tensor", comparison->tensors[d->tensor].name);
+        nd_json_text(json, "kind", d->kind);
+        nd_json_bool(json, "fault", !d->is_note);
+        nd_json_bool(json, "of_runs", d->is_of_runs);
+        nd_json_text(json, "text", d->text);
+        nd_json_real(json, "amount", d->amount);
+        nd_json_real(json, "explained", d->explained);
+        nd_json_real_if(json, "log10_chance", !isnan(d->chance), d->chance);
+        nd_json_count(json, "later_tensors", d->n_later);
+        nd_json_close(json, '}');
+    }
     ND_JSON_LIST(json, "depth", i, comparison->n_depths)
         put_depth(json, comparison, &comparison->depths[i]);
-    ND_JSON_LIST(json, "predicate", i, comparison->n_predicates)
-        put_predicate(json, comparison, &comparison->predicates[i]);
+    ND_JSON_LIST(json, "predicate", i, comparison->n_predicates) {
+        const struct nd_compared_predicate *p = &comparison->predicates[i];
+        nd_json_open_line(json, NULL, '{');
+        nd_json_count(json, "device", p->device);
+        nd_json_text(json, "tensor", p->tensor != SIZE_MAX ? comparison->tensors[p->tensor].name : NULL);
+        nd_json_text(json, "of", p->tensor != SIZE_MAX ? "samples" : "tensors");
+        nd_json_count(json, "wrong", p->n_wrong);
+        nd_json_count(json, "compared", p->n);
+        ND_JSON_LIST(json, "conditions", k, p->n_conditions)
+            nd_json_text(json, NULL, p->conditions[k]);
+        nd_json_text(json, "text", p->text);
+        nd_json_real_if(json, "log2_chance", !isnan(p->log2_chance), p->log2_chance);
+        nd_json_close(json, '}');
+    }
 }
 
 /* Which of a difference's members mean something. */
@@ -124,35 +126,6 @@ static void nd_json_put_first(struct nd_json *json, const char *key, const struc
     nd_json_close(json, '}');
 }
 
-static void put_histogram(struct nd_json *json, const struct nd_difference *d)
-{
-    static const char *const names[ND_LSB_BUCKETS] = {"<-3", "-3", "-2", "-1", "0", "1", "2", "3", ">3"};
-    nd_json_open_line(json, "histogram", '{');
-    for (size_t i = 0; i < ND_LSB_BUCKETS; i++)
-        nd_json_count(json, names[i], d->lsb_histogram[i]);
-    nd_json_close(json, '}');
-}
-
-/* "4..7": so many elements; those of test < ref are "-7..-4". Only what is not 0. */
-static void put_histogram_tail(struct nd_json *json, const struct nd_difference *d)
-{
-    char name[64];
-    nd_json_open_line(json, "histogram_tail", '{');
-    for (size_t k = ND_LSB_TAIL; k-- > 0;) {
-        snprintf(name, sizeof name, k + 1 < ND_LSB_TAIL ? "-%zu..-%zu" : "<=-%zu",
-                 k + 1 < ND_LSB_TAIL ? ((size_t)8 << k) - 1 : (size_t)4 << k, (size_t)4 << k);
-        if (d->lsb_tail[0][k] > 0)
-            nd_json_count(json, name, d->lsb_tail[0][k]);
-    }
-    for (size_t k = 0; k < ND_LSB_TAIL; k++) {
-        snprintf(name, sizeof name, k + 1 < ND_LSB_TAIL ? "%zu..%zu" : ">=%zu", (size_t)4 << k,
-                 ((size_t)8 << k) - 1);
-        if (d->lsb_tail[1][k] > 0)
-            nd_json_count(json, name, d->lsb_tail[1][k]);
-    }
-    nd_json_close(json, '}');
-}
-
 static void put_counts(struct nd_json *json, struct known known, const struct nd_difference *d)
 {
     nd_json_count_if(json, "samples", known.is_compared, d->n_samples);
@@ -168,8 +141,27 @@ static void put_counts(struct nd_json *json, struct known known, const struct nd
     }
     nd_json_count_if(json, "nan", known.has_values, d->n_nan_mismatch + d->n_nan_payload);
     if (known.has_steps) {
-        put_histogram(json, d);
-        put_histogram_tail(json, d);
+        static const char *const names[ND_LSB_BUCKETS] = {"<-3", "-3", "-2", "-1", "0", "1", "2", "3", ">3"};
+        nd_json_open_line(json, "histogram", '{');
+        for (size_t i = 0; i < ND_LSB_BUCKETS; i++)
+            nd_json_count(json, names[i], d->lsb_histogram[i]);
+        nd_json_close(json, '}');
+        /* "4..7": so many elements; those of test < ref are "-7..-4". Only what is not 0. */
+        char name[64];
+        nd_json_open_line(json, "histogram_tail", '{');
+        for (size_t k = ND_LSB_TAIL; k-- > 0;) {
+            snprintf(name, sizeof name, k + 1 < ND_LSB_TAIL ? "-%zu..-%zu" : "<=-%zu",
+                     k + 1 < ND_LSB_TAIL ? ((size_t)8 << k) - 1 : (size_t)4 << k, (size_t)4 << k);
+            if (d->lsb_tail[0][k] > 0)
+                nd_json_count(json, name, d->lsb_tail[0][k]);
+        }
+        for (size_t k = 0; k < ND_LSB_TAIL; k++) {
+            snprintf(name, sizeof name, k + 1 < ND_LSB_TAIL ? "%zu..%zu" : ">=%zu", (size_t)4 << k,
+                     ((size_t)8 << k) - 1);
+            if (d->lsb_tail[1][k] > 0)
+                nd_json_count(json, name, d->lsb_tail[1][k]);
+        }
+        nd_json_close(json, '}');
     } else {
         nd_json_null(json, "histogram");
         nd_json_null(json, "histogram_tail");
@@ -201,22 +193,6 @@ static void put_side(struct nd_json *json, const char *key, bool has_values, con
     nd_json_close(json, '}');
 }
 
-static void put_numbers(struct nd_json *json, bool has_values, const struct nd_numbers *numbers)
-{
-    if (!nd_json_open_if(json, "numbers", has_values && numbers->is_known))
-        return;
-    nd_json_count(json, "elements", numbers->n_elems);
-    nd_json_count(json, "ref_nan", numbers->n_ref_nan);
-    nd_json_count(json, "test_nan", numbers->n_test_nan);
-    nd_json_count(json, "ref_inf", numbers->n_ref_inf);
-    nd_json_count(json, "test_inf", numbers->n_test_inf);
-    nd_json_count(json, "samples", numbers->n_samples);
-    nd_json_count(json, "samples_ref_nan", numbers->n_samples_ref_nan);
-    nd_json_count(json, "samples_test_nan", numbers->n_samples_test_nan);
-    nd_json_count(json, "samples_both_nan", numbers->n_samples_both_nan);
-    nd_json_close(json, '}');
-}
-
 /* docs/reference/metrics.md#errors to #accounting. */
 static void put_signal(struct nd_json *json, struct known known, const struct nd_difference *d)
 {
@@ -235,21 +211,6 @@ static void put_signal(struct nd_json *json, struct known known, const struct nd
     put_side(json, "test_side", has_values, &d->test_side);
 }
 
-static void put_axes(struct nd_json *json, const struct nd_structure *structure, int rank)
-{
-    nd_json_open_line(json, "axes", '[');
-    for (int i = 0; i < rank; i++) {
-        const struct nd_axis_span *axis = &structure->axes[i];
-        if (!nd_json_open_if(json, NULL, axis->is_known))
-            continue;
-        nd_json_count(json, "n", axis->n);
-        nd_json_count(json, "first", axis->first);
-        nd_json_count(json, "last", axis->last);
-        nd_json_close(json, '}');
-    }
-    nd_json_close(json, ']');
-}
-
 static void put_structure(struct nd_json *json, const struct nd_compared_tensor *tensor, bool has_values,
                           const struct nd_structure *structure)
 {
@@ -261,7 +222,17 @@ static void put_structure(struct nd_json *json, const struct nd_compared_tensor 
     nd_json_count(json, "stride", structure->stride);
     nd_json_count(json, "runs", structure->n_runs);
     nd_json_count(json, "longest_run", structure->longest_run);
-    put_axes(json, structure, tensor->shape.rank);
+    nd_json_open_line(json, "axes", '[');
+    for (int i = 0; i < tensor->shape.rank; i++) {
+        const struct nd_axis_span *axis = &structure->axes[i];
+        if (!nd_json_open_if(json, NULL, axis->is_known))
+            continue;
+        nd_json_count(json, "n", axis->n);
+        nd_json_count(json, "first", axis->first);
+        nd_json_count(json, "last", axis->last);
+        nd_json_close(json, '}');
+    }
+    nd_json_close(json, ']');
     nd_json_count_if(json, "axis", structure->axis >= 0, (uint64_t)structure->axis);
     if (structure->pattern == ND_PATTERN_PERMUTED_AXES) {
         nd_json_open_line(json, "permutation", '[');
@@ -316,18 +287,17 @@ static void put_distribution(struct nd_json *json, bool has_values, const struct
     nd_json_close(json, '}');
 }
 
-static const char *coverage_name(enum nd_coverage coverage)
-{
-    return coverage == ND_COVERAGE_FULL ? "full" : coverage == ND_COVERAGE_PART ? "part" : "none";
-}
-
 /* Of a pair or of one of its probes, into the object that is open. */
 static void nd_json_put_part(struct nd_json *json, const struct nd_comparison *comparison,
                              const struct nd_compared_tensor *tensor, const struct nd_compared_part *part)
 {
     const struct nd_difference *d = &part->difference;
     struct known known = what_is_known(part->coverage != ND_COVERAGE_NONE, d);
-    nd_json_text(json, "coverage", coverage_name(part->coverage));
+    enum nd_coverage coverage = part->coverage;
+    nd_json_text(json, "coverage",
+                 coverage == ND_COVERAGE_FULL   ? "full"
+                 : coverage == ND_COVERAGE_PART ? "part"
+                                                : "none");
     nd_json_text(json, "reason", part->reason);
     put_counts(json, known, d);
     if (known.is_compared)
@@ -349,17 +319,18 @@ static void nd_json_put_part(struct nd_json *json, const struct nd_comparison *c
         nd_json_null(json, "worst");
     put_tolerance(json, known.has_values, &d->tolerance);
     put_distribution(json, known.has_values, &d->distribution);
-    put_numbers(json, known.has_values, &d->numbers);
-}
-
-/* Of one channel, as an object in one line: docs/reference/metrics.md#per-channel. */
-static void nd_json_put_channel(struct nd_json *json, size_t channel, const struct nd_difference *difference)
-{
-    struct known known = what_is_known(true, difference);
-    nd_json_open_line(json, NULL, '{');
-    nd_json_count(json, "channel", channel);
-    put_counts(json, known, difference);
-    put_signal(json, known, difference);
+    const struct nd_numbers *numbers = &d->numbers;
+    if (!nd_json_open_if(json, "numbers", known.has_values && numbers->is_known))
+        return;
+    nd_json_count(json, "elements", numbers->n_elems);
+    nd_json_count(json, "ref_nan", numbers->n_ref_nan);
+    nd_json_count(json, "test_nan", numbers->n_test_nan);
+    nd_json_count(json, "ref_inf", numbers->n_ref_inf);
+    nd_json_count(json, "test_inf", numbers->n_test_inf);
+    nd_json_count(json, "samples", numbers->n_samples);
+    nd_json_count(json, "samples_ref_nan", numbers->n_samples_ref_nan);
+    nd_json_count(json, "samples_test_nan", numbers->n_samples_test_nan);
+    nd_json_count(json, "samples_both_nan", numbers->n_samples_both_nan);
     nd_json_close(json, '}');
 }
 
@@ -383,8 +354,16 @@ static void put_pair(struct nd_json *json, const struct nd_comparison *c,
         nd_json_close(json, '}');
     }
     if (c->per_channel) {
-        ND_JSON_LIST(json, "channels", i, pair->n_channels)
-            nd_json_put_channel(json, i, &pair->channels[i]);
+        ND_JSON_LIST(json, "channels", i, pair->n_channels) {
+            /* Of one channel, as an object in one line: docs/reference/metrics.md#per-channel. */
+            const struct nd_difference *difference = &pair->channels[i];
+            struct known known = what_is_known(true, difference);
+            nd_json_open_line(json, NULL, '{');
+            nd_json_count(json, "channel", i);
+            put_counts(json, known, difference);
+            put_signal(json, known, difference);
+            nd_json_close(json, '}');
+        }
     }
     nd_json_close(json, '}');
 }
@@ -397,21 +376,6 @@ static void put_noise(struct nd_json *json, const struct nd_difference *noise)
     nd_json_real(json, "share", noise->share);
     nd_json_count_if(json, "max_lsb", noise->is_integer, noise->max_lsb);
     nd_json_count_if(json, "max_ulp", !noise->is_integer, noise->max_ulp);
-    nd_json_close(json, '}');
-}
-
-static void put_tensor_device(struct nd_json *json, const struct nd_tensor_on_device *device)
-{
-    nd_json_open_line(json, NULL, '{');
-    nd_json_bool(json, "exists", device->exists);
-    nd_json_text(json, "provider", device->provider);
-    nd_json_bool(json, "cpu_fallback", device->is_on_cpu);
-    nd_json_count(json, "unstable_samples", device->n_unstable);
-    nd_json_count(json, "repeats", device->n_repeats);
-    nd_json_count(json, "repeats_unequal", device->n_repeats_unequal);
-    nd_json_real(json, "unstable_bound", device->unstable_bound);
-    put_noise(json, device->noise);
-    nd_json_bool(json, "stuck_output", device->is_stuck);
     nd_json_close(json, '}');
 }
 
@@ -441,8 +405,20 @@ static void put_tensor(struct nd_json *json, const struct nd_comparison *c,
     nd_json_index(json, "odd_one_out", tensor->odd_one_out);
     ND_JSON_LINE_LIST(json, "groups", i, c->n_devices)
         nd_json_int(json, NULL, tensor->devices[i].class_id);
-    ND_JSON_LIST(json, "devices", i, c->n_devices)
-        put_tensor_device(json, &tensor->devices[i]);
+    ND_JSON_LIST(json, "devices", i, c->n_devices) {
+        const struct nd_tensor_on_device *device = &tensor->devices[i];
+        nd_json_open_line(json, NULL, '{');
+        nd_json_bool(json, "exists", device->exists);
+        nd_json_text(json, "provider", device->provider);
+        nd_json_bool(json, "cpu_fallback", device->is_on_cpu);
+        nd_json_count(json, "unstable_samples", device->n_unstable);
+        nd_json_count(json, "repeats", device->n_repeats);
+        nd_json_count(json, "repeats_unequal", device->n_repeats_unequal);
+        nd_json_real(json, "unstable_bound", device->unstable_bound);
+        put_noise(json, device->noise);
+        nd_json_bool(json, "stuck_output", device->is_stuck);
+        nd_json_close(json, '}');
+    }
     ND_JSON_LIST(json, "pairs", i, c->n_pairs)
         put_pair(json, c, tensor, &tensor->pairs[i]);
     nd_json_close(json, '}');
@@ -527,48 +503,6 @@ static void put_partings(struct nd_json *json, const struct nd_comparison *c)
     }
 }
 
-static void put_top1_pair(struct nd_json *json, const struct nd_top1_pair *pair, bool has_labels)
-{
-    bool is_counted = pair->exists && has_labels;
-    nd_json_open_line(json, NULL, '{');
-    nd_json_count(json, "ref", pair->ref);
-    nd_json_count(json, "test", pair->test);
-    nd_json_count_if(json, "samples", pair->exists, pair->n_samples);
-    nd_json_count_if(json, "agree", pair->exists, pair->n_agree);
-    nd_json_real_if(json, "agreement", pair->exists, pair->agreement);
-    nd_json_count_if(json, "right_to_wrong", is_counted, pair->n_lost);
-    nd_json_count_if(json, "wrong_to_right", is_counted, pair->n_gained);
-    nd_json_count_if(json, "wrong_to_wrong", is_counted, pair->n_changed_wrong);
-    nd_json_real_if(json, "p_value", is_counted, pair->p_value);
-    if (is_counted)
-        nd_json_bool(json, "significant", pair->is_significant);
-    else
-        nd_json_null(json, "significant");
-    nd_json_close(json, '}');
-}
-
-/* What the outputs of one device say of the classes that are shown. */
-static void put_values(struct nd_json *json, const struct nd_changed_sample *one, size_t device)
-{
-    ND_JSON_LINE_LIST(json, NULL, i, one->n_shown)
-        nd_json_real(json, NULL, one->values[device * one->n_shown + i]);
-}
-
-static void put_changed_sample(struct nd_json *json, const struct nd_comparison *c,
-                               const struct nd_changed_sample *one)
-{
-    nd_json_open_line(json, NULL, '{');
-    nd_json_count(json, "sample", one->sample);
-    nd_json_count_if(json, "label", one->label >= 0, (uint64_t)one->label);
-    ND_JSON_LINE_LIST(json, "predictions", d, c->n_devices)
-        nd_json_count_if(json, NULL, one->classes[d] >= 0, (uint64_t)one->classes[d]);
-    ND_JSON_LINE_LIST(json, "classes", i, one->n_shown)
-        nd_json_int(json, NULL, one->shown[i]);
-    ND_JSON_LINE_LIST(json, "values", d, c->n_devices)
-        put_values(json, one, d);
-    nd_json_close(json, '}');
-}
-
 /* null where nobody has looked. */
 static void put_changed(struct nd_json *json, const struct nd_comparison *c, const struct nd_top1 *row)
 {
@@ -577,8 +511,22 @@ static void put_changed(struct nd_json *json, const struct nd_comparison *c, con
         nd_json_null(json, "changed_samples");
         return;
     }
-    ND_JSON_LIST(json, "changed_samples", i, row->n_changed_kept)
-        put_changed_sample(json, c, &row->changed[i]);
+    ND_JSON_LIST(json, "changed_samples", i, row->n_changed_kept) {
+        const struct nd_changed_sample *one = &row->changed[i];
+        nd_json_open_line(json, NULL, '{');
+        nd_json_count(json, "sample", one->sample);
+        nd_json_count_if(json, "label", one->label >= 0, (uint64_t)one->label);
+        ND_JSON_LINE_LIST(json, "predictions", d, c->n_devices)
+            nd_json_count_if(json, NULL, one->classes[d] >= 0, (uint64_t)one->classes[d]);
+        ND_JSON_LINE_LIST(json, "classes", k, one->n_shown)
+            nd_json_int(json, NULL, one->shown[k]);
+        ND_JSON_LINE_LIST(json, "values", d, c->n_devices) {
+            /* What the outputs of one device say of the classes that are shown. */
+            ND_JSON_LINE_LIST(json, NULL, k, one->n_shown)
+                nd_json_real(json, NULL, one->values[d * one->n_shown + k]);
+        }
+        nd_json_close(json, '}');
+    }
 }
 
 static void put_top1(struct nd_json *json, const struct nd_comparison *c, const struct nd_top1 *row)
@@ -602,8 +550,25 @@ static void put_top1(struct nd_json *json, const struct nd_comparison *c, const 
         nd_json_close(json, '}');
     }
     nd_json_open(json, "pairs", '[');
-    for (size_t t = 1; t < c->n_devices; t++)
-        put_top1_pair(json, &row->pairs[t - 1], row->has_labels);
+    for (size_t t = 1; t < c->n_devices; t++) {
+        const struct nd_top1_pair *pair = &row->pairs[t - 1];
+        bool is_counted = pair->exists && row->has_labels;
+        nd_json_open_line(json, NULL, '{');
+        nd_json_count(json, "ref", pair->ref);
+        nd_json_count(json, "test", pair->test);
+        nd_json_count_if(json, "samples", pair->exists, pair->n_samples);
+        nd_json_count_if(json, "agree", pair->exists, pair->n_agree);
+        nd_json_real_if(json, "agreement", pair->exists, pair->agreement);
+        nd_json_count_if(json, "right_to_wrong", is_counted, pair->n_lost);
+        nd_json_count_if(json, "wrong_to_right", is_counted, pair->n_gained);
+        nd_json_count_if(json, "wrong_to_wrong", is_counted, pair->n_changed_wrong);
+        nd_json_real_if(json, "p_value", is_counted, pair->p_value);
+        if (is_counted)
+            nd_json_bool(json, "significant", pair->is_significant);
+        else
+            nd_json_null(json, "significant");
+        nd_json_close(json, '}');
+    }
     nd_json_close(json, ']');
     put_changed(json, c, row);
     nd_json_close(json, '}');
@@ -623,18 +588,6 @@ static void put_broken(struct nd_json *json, const struct nd_comparison *c)
     nd_json_count(json, "samples", row->devices[0].n_samples);
     nd_json_real(json, "chance", 1 / (double)row->n_classes);
     nd_json_close(json, '}');
-}
-
-static void put_lists(struct nd_json *json, const struct nd_comparison *c)
-{
-    ND_JSON_LIST(json, "devices", i, c->n_devices)
-        put_device(json, c, &c->devices[i]);
-    ND_JSON_LIST(json, "tensors", e, c->n_tensors)
-        put_tensor(json, c, &c->tensors[e]);
-    put_first_difference(json, c);
-    put_broken(json, c);
-    ND_JSON_LIST(json, "accuracy", i, c->n_top1)
-        put_top1(json, c, &c->top1[i]);
 }
 
 enum nd_status nd_report_json(const struct nd_comparison *comparison, char **out, struct nd_error *err)
@@ -660,7 +613,14 @@ enum nd_status nd_report_json(const struct nd_comparison *comparison, char **out
     nd_json_index(&json, "odd_one_out", comparison->odd_one_out);
     put_partings(&json, comparison);
     nd_json_put_diagnoses(&json, comparison);
-    put_lists(&json, comparison);
+    ND_JSON_LIST(&json, "devices", i, comparison->n_devices)
+        put_device(&json, comparison, &comparison->devices[i]);
+    ND_JSON_LIST(&json, "tensors", e, comparison->n_tensors)
+        put_tensor(&json, comparison, &comparison->tensors[e]);
+    put_first_difference(&json, comparison);
+    put_broken(&json, comparison);
+    ND_JSON_LIST(&json, "accuracy", i, comparison->n_top1)
+        put_top1(&json, comparison, &comparison->top1[i]);
     nd_json_close(&json, '}');
     nd_strbuf_append(&buf, "\n", 1);
     return nd_text_end(&buf, out, err);
@@ -674,4 +634,24 @@ enum nd_status nd_document_write(const char *path, const char *text, bool replac
 bool nd_document_is_stream(const char *path)
 {
     return nd_path_is_stream(path);
+}
+
+/* ---- the versions of the libraries that are in use, as they say themselves where they do ---- */
+
+char *nd_report_versions(void)
+{
+    struct nd_strbuf text = {0};
+    unsigned int major = 0, minor = 0, release = 0;
+    H5get_libversion(&major, &minor, &release);
+    nd_strbuf_printf(&text, "npudiff %s\n", nd_version());
+    nd_strbuf_printf(&text, "HDF5 %u.%u.%u\n", major, minor, release);
+    nd_strbuf_printf(&text, "jansson %s\n", jansson_version_str());
+    nd_strbuf_printf(&text, "libdeflate %s\n", LIBDEFLATE_VERSION_STRING);
+    nd_strbuf_printf(&text, "libelf %d.%d\n", _ELFUTILS_VERSION / 1000, _ELFUTILS_VERSION % 1000);
+    nd_strbuf_printf(&text, "libyaml %s\n", yaml_get_version_string());
+    nd_strbuf_printf(&text, "libzip %s\n", zip_libzip_version());
+    nd_strbuf_printf(&text, "nettle %d.%d\n", NETTLE_VERSION_MAJOR, NETTLE_VERSION_MINOR);
+    nd_strbuf_printf(&text, "protobuf-c %s\n", protobuf_c_version());
+    nd_strbuf_printf(&text, "zlib %s\n", zlibVersion());
+    return nd_strbuf_take(&text);
 }

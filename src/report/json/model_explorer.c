@@ -286,16 +286,14 @@ enum nd_status nd_report_node_data(const struct nd_model *model, const struct nd
                                    size_t n, struct nd_node_data *out, struct nd_error *err)
 {
     const char *graph = nd_model_graph_name(model);
-    struct maker maker = {.model = model, .out = out};
-    *out = (struct nd_node_data){.graph = nd_strdup(graph[0] != '\0' ? graph : "<main>")};
-    enum nd_status status = out->graph != NULL ? ND_OK : nd_fail_memory(err);
-    for (size_t i = 0; status == ND_OK && i < n; i++)
-        status = add_text(&maker, &documents[i], err);
-    if (status == ND_OK && out->n == 0)
-        status = nothing(&maker, n > 0 ? documents[0].name : "", err);
-    if (status != ND_OK)
-        nd_node_data_deinit(out);
-    return status;
+    ND_CLEANUP(nd_node_data_deinit)
+    struct nd_node_data made = {.graph = nd_strdup(graph[0] != '\0' ? graph : "<main>")};
+    struct maker maker = {.model = model, .out = &made};
+    *out = (struct nd_node_data){0};
+    ND_TRY_MEMORY(made.graph != NULL, err);
+    for (size_t i = 0; i < n; i++)
+        ND_TRY(add_text(&maker, &documents[i], err));
+    return made.n > 0 ? ND_GIVE(out, made) : nothing(&maker, n > 0 ? documents[0].name : "", err);
 }
 
 void nd_node_data_deinit(struct nd_node_data *data)

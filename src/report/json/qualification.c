@@ -116,9 +116,12 @@ static bool has_namesake(const struct writing *w, const struct nd_qualified_case
     return false;
 }
 
-static void put_cases(struct writing *w, const struct nd_qualified_model *model,
-                      const struct nd_qualified_device *device, const char *class_name)
+static void put_suite(struct writing *w, const struct nd_qualified_model *model,
+                      const struct nd_qualified_device *device)
 {
+    char *text = nd_text("%s.%s.%s", w->result->campaign, model->name, device->label);
+    w->suite = (struct counts){.seconds = device->run_s > 0 ? device->run_s : 0};
+    const char *class_name = text != NULL ? text : "";
     for (size_t i = 0; i < w->result->cases.n; i++) {
         const struct nd_qualified_case *one = &w->result->cases.items[i];
         if (!nd_qualified_is_about(one, model, device))
@@ -129,14 +132,6 @@ static void put_cases(struct writing *w, const struct nd_qualified_model *model,
     }
     if (w->suite.tests == 0 && device->failure[0] != '\0')
         put_junit_case(w, class_name, "capture", SIZE_MAX, "device failed", device->failure);
-}
-
-static void put_suite(struct writing *w, const struct nd_qualified_model *model,
-                      const struct nd_qualified_device *device)
-{
-    char *text = nd_text("%s.%s.%s", w->result->campaign, model->name, device->label);
-    w->suite = (struct counts){.seconds = device->run_s > 0 ? device->run_s : 0};
-    put_cases(w, model, device, text != NULL ? text : "");
     w->suites.failed = w->suites.failed || text == NULL;
     free(text);
 
@@ -216,19 +211,6 @@ static void put_real(struct nd_strbuf *out, double value)
     put_cell(out, number, false);
 }
 
-/* "conv*" "logits" as one text; none stands for all. */
-static void put_patterns(struct nd_strbuf *out, const struct nd_qualified_texts *patterns)
-{
-    struct nd_strbuf joined = {0};
-    for (size_t i = 0; i < patterns->n; i++)
-        nd_strbuf_printf(&joined, "%s%s", i > 0 ? " " : "", patterns->items[i]);
-    ND_FREED char *text = nd_strbuf_take(&joined);
-    if (text == NULL)
-        out->failed = true;
-    else
-        put_text(out, text[0] != '\0' ? text : "*", false);
-}
-
 static void put_case(struct nd_strbuf *out, const struct nd_qualified *result,
                      const struct nd_qualified_case *one)
 {
@@ -237,7 +219,15 @@ static void put_case(struct nd_strbuf *out, const struct nd_qualified *result,
     put_text(out, one->device, false);
     put_cell(out, gate->gate, false);
     put_cell(out, gate->text, false);
-    put_patterns(out, &gate->tensors);
+    /* "conv*" "logits" as one text; none stands for all. */
+    struct nd_strbuf joined = {0};
+    for (size_t i = 0; i < gate->tensors.n; i++)
+        nd_strbuf_printf(&joined, "%s%s", i > 0 ? " " : "", gate->tensors.items[i]);
+    ND_FREED char *text = nd_strbuf_take(&joined);
+    if (text == NULL)
+        out->failed = true;
+    else
+        put_text(out, text[0] != '\0' ? text : "*", false);
     put_cell(out, one->verdict, false);
     put_real(out, one->value);
     put_real(out, one->bound);

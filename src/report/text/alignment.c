@@ -66,19 +66,6 @@ static json_t *scaling_json(const struct nd_alignment_layer *layer)
                      (int)layer->is_from_float);
 }
 
-static json_t *layer_json(const struct nd_alignment *alignment, const struct nd_alignment_layer *layer)
-{
-    bool is_covered = layer->n_channels > 0;
-    return json_pack("{s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "tensor",
-                     nd_json_string(layer->name), "operators", nd_json_string(layer->op_types), "state",
-                     nd_align_state_name(layer->state), "reason", nd_or_null(layer->reason), "scaling",
-                     scaling_json(layer), "channels", is_covered ? nd_int(layer->n_channels) : json_null(),
-                     "channels_unequal", is_covered ? nd_int(layer->n_unequal) : json_null(), "sums",
-                     is_covered ? nd_json_number(layer->n_sums) : json_null(), "counterexample",
-                     counterexample_json(alignment, layer), "groups",
-                     layer->n_groups > 0 ? nd_int(layer->n_groups) : json_null());
-}
-
 /* In points: hundredths of the labelled samples. */
 static json_t *accuracy_json(const struct nd_alignment *alignment)
 {
@@ -135,11 +122,23 @@ static json_t *devices_json(const struct nd_alignment *alignment)
                      nd_int(alignment->n_device_samples), "refuted", nd_int(alignment->n_refuted));
 }
 
-static json_t *alignment_json(const struct nd_alignment *alignment)
+enum nd_status nd_report_alignment_json(const struct nd_alignment *alignment, char **out, struct nd_error *err)
 {
     json_t *layers = json_array(), *arithmetics = json_array();
-    for (size_t i = 0; i < alignment->n_layers; i++)
-        nd_tree_append(layers, layer_json(alignment, &alignment->layers[i]));
+    for (size_t i = 0; i < alignment->n_layers; i++) {
+        const struct nd_alignment_layer *layer = &alignment->layers[i];
+        bool is_covered = layer->n_channels > 0;
+        nd_tree_append(layers,
+                       json_pack("{s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "tensor",
+                                 nd_json_string(layer->name), "operators", nd_json_string(layer->op_types),
+                                 "state", nd_align_state_name(layer->state), "reason",
+                                 nd_or_null(layer->reason), "scaling", scaling_json(layer), "channels",
+                                 is_covered ? nd_int(layer->n_channels) : json_null(), "channels_unequal",
+                                 is_covered ? nd_int(layer->n_unequal) : json_null(), "sums",
+                                 is_covered ? nd_json_number(layer->n_sums) : json_null(), "counterexample",
+                                 counterexample_json(alignment, layer), "groups",
+                                 layer->n_groups > 0 ? nd_int(layer->n_groups) : json_null()));
+    }
     for (size_t i = 0; i < alignment->n_arithmetics; i++)
         nd_tree_append(arithmetics, nd_json_string(alignment->arithmetics[i]));
     json_t *counts =
@@ -150,17 +149,15 @@ static json_t *alignment_json(const struct nd_alignment *alignment)
                   nd_int(alignment->n_planned), "weighted", nd_int(alignment->n_weighted), "from_float",
                   nd_int(alignment->n_from_float), "float_tensors", nd_int(alignment->n_floats), "folded",
                   nd_int(alignment->n_folded), "equalised", nd_int(alignment->n_equalised));
-    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "result",
-                     end_word(alignment->end), "model", nd_json_string(alignment->model), "output",
-                     nd_or_null(alignment->output), "certificate", nd_or_null(alignment->certificate),
-                     "float_model", nd_or_null(alignment->float_model), "arithmetics", arithmetics, "counts",
-                     counts, "accuracy_cost", accuracy_cost_json(alignment), "curve", curve_json(alignment),
-                     "verification", devices_json(alignment), "layers", layers);
-}
-
-enum nd_status nd_report_alignment_json(const struct nd_alignment *alignment, char **out, struct nd_error *err)
-{
-    return nd_tree_end(ND_DOCUMENT_ALIGNMENT, alignment_json(alignment), out, err);
+    return nd_tree_end(
+        ND_DOCUMENT_ALIGNMENT,
+        json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "result", end_word(alignment->end),
+                  "model", nd_json_string(alignment->model), "output", nd_or_null(alignment->output),
+                  "certificate", nd_or_null(alignment->certificate), "float_model",
+                  nd_or_null(alignment->float_model), "arithmetics", arithmetics, "counts", counts,
+                  "accuracy_cost", accuracy_cost_json(alignment), "curve", curve_json(alignment),
+                  "verification", devices_json(alignment), "layers", layers),
+        out, err);
 }
 
 /* ---- the answer in one screen ---- */
@@ -351,16 +348,6 @@ static json_t *group_of(json_t *rows, const json_t *row)
     return NULL;
 }
 
-static void add_to_group(json_t *rows, json_t *row)
-{
-    json_t *group = group_of(rows, row);
-    json_int_t n = group != NULL ? json_integer_value(json_object_get(group, "layers")) : 0;
-    if (group == NULL)
-        nd_tree_append(rows, json_incref(row));
-    nd_tree_set(group != NULL ? group : row, "layers", json_integer(n + 1));
-    json_decref(row);
-}
-
 /* The layers that are not proven, those that differ first. */
 static void say_open_layers(struct nd_report_screen *screen, const struct nd_alignment *alignment)
 {
@@ -373,8 +360,15 @@ static void say_open_layers(struct nd_report_screen *screen, const struct nd_ali
     json_t *rows = json_array();
     for (size_t s = 0; s < sizeof order / sizeof order[0]; s++)
         for (size_t i = 0; i < alignment->n_layers; i++)
-            if (alignment->layers[i].state == order[s])
-                add_to_group(rows, short_row(&alignment->layers[i]));
+            if (alignment->layers[i].state == order[s]) {
+                json_t *row = short_row(&alignment->layers[i]);
+                json_t *group = group_of(rows, row);
+                json_int_t n = group != NULL ? json_integer_value(json_object_get(group, "layers")) : 0;
+                if (group == NULL)
+                    nd_tree_append(rows, json_incref(row));
+                nd_tree_set(group != NULL ? group : row, "layers", json_integer(n + 1));
+                json_decref(row);
+            }
     if (json_array_size(rows) > 0)
         say_rows(screen, rows, columns, "-v shows all");
     else
@@ -421,25 +415,6 @@ static void describe_scaling(const struct nd_alignment_layer *layer, json_t *row
     nd_tree_number(row, "output", "%.3f", layer->output_factor);
 }
 
-static json_t *full_row(const struct nd_alignment *alignment, const struct nd_alignment_layer *layer)
-{
-    json_t *row = short_row(layer);
-    describe_scaling(layer, row);
-    if (layer->n_channels > 0) {
-        nd_tree_set(row, "channels", nd_int(layer->n_channels));
-        nd_tree_number(row, "sums", "%.4g", layer->n_sums);
-    }
-    if (layer->n_unequal > 0) {
-        char *why = nd_text("%s: %zu channels; in channel %zu the sum %.0f gives %.0f on %s and %.0f on %s",
-                            layer->reason != NULL ? layer->reason : "", layer->n_unequal, layer->channel,
-                            layer->sum, layer->values[0], alignment->arithmetics[0], layer->values[1],
-                            alignment->arithmetics[layer->against]);
-        nd_tree_set(row, "why", nd_json_string(why));
-        free(why);
-    }
-    return row;
-}
-
 enum nd_status nd_report_alignment_text(const struct nd_alignment *alignment, char **out, struct nd_error *err)
 {
     static const struct nd_report_column columns[] = {{"layer", "LAYER"},        {"operators", "OPERATORS"},
@@ -453,8 +428,24 @@ enum nd_status nd_report_alignment_text(const struct nd_alignment *alignment, ch
     nd_strbuf_puts(&text, brief);
     free(brief);
     json_auto_t *rows = json_array();
-    for (size_t i = 0; i < alignment->n_layers; i++)
-        nd_tree_append(rows, full_row(alignment, &alignment->layers[i]));
+    for (size_t i = 0; i < alignment->n_layers; i++) {
+        const struct nd_alignment_layer *layer = &alignment->layers[i];
+        json_t *row = short_row(layer);
+        describe_scaling(layer, row);
+        if (layer->n_channels > 0) {
+            nd_tree_set(row, "channels", nd_int(layer->n_channels));
+            nd_tree_number(row, "sums", "%.4g", layer->n_sums);
+        }
+        if (layer->n_unequal > 0) {
+            char *why = nd_text("%s: %zu channels; in channel %zu the sum %.0f gives %.0f on %s and %.0f on %s",
+                                layer->reason != NULL ? layer->reason : "", layer->n_unequal, layer->channel,
+                                layer->sum, layer->values[0], alignment->arithmetics[0], layer->values[1],
+                                alignment->arithmetics[layer->against]);
+            nd_tree_set(row, "why", nd_json_string(why));
+            free(why);
+        }
+        nd_tree_append(rows, row);
+    }
     nd_strbuf_puts(&text, "\nAll layers. WEIGHTS and OUTPUT: how many times coarser their steps became. SUMS: "
                           "sums of products that a proof covers.\n");
     nd_rows_put(&text, rows, columns);
@@ -486,38 +477,6 @@ enum nd_status nd_report_certificate_json(const struct nd_certificate_check *che
                                  (int)check->is_accuracy_cost_checked, "groups",
                                  check->groups != NULL ? nd_json_string(check->groups) : json_null()),
                        out, err);
-}
-
-static void say_check(struct nd_report_screen *screen, const struct nd_certificate_check *check)
-{
-    const char *certificate = nd_path_base(check->certificate), *model = nd_path_base(check->model);
-    size_t n_open = check->n_unknown + check->n_tested - check->n_tested_again;
-    switch (check->end) {
-    case ND_CERTIFICATE_HOLDS:
-        nd_report_screen_put(screen, "VALID: '%s' holds for '%s': all %zu layers give the same bits\n",
-                             certificate, model, check->n_layers);
-        break;
-    case ND_CERTIFICATE_OPEN:
-        nd_report_screen_put(screen, "VALID SO FAR: '%s' holds for '%s', but %zu of %zu layers are open\n",
-                             certificate, model, n_open, check->n_layers);
-        break;
-    case ND_CERTIFICATE_DIFFERS:
-        nd_report_screen_put(screen, "VALID, NOT ALIGNED: '%s' says that %zu of %zu layers of '%s' differ\n",
-                             certificate, check->n_differ, check->n_layers, model);
-        break;
-    case ND_CERTIFICATE_REFUSED:
-        nd_report_screen_put(screen, "REFUSED: '%s' does not hold for '%s'\n", certificate, model);
-        break;
-    }
-}
-
-static void say_refusals(struct nd_report_screen *screen, const struct nd_certificate_check *check)
-{
-    enum { MOST = 12 }; /* lines of one screen */
-    for (size_t i = 0; i < check->n_refusals && i < MOST; i++)
-        nd_report_screen_put(screen, "* %s.\n", check->refusals[i].text);
-    if (check->n_refusals > MOST)
-        nd_report_screen_put(screen, "... and %zu more; --json lists all.\n", check->n_refusals - MOST);
 }
 
 static void say_layers(struct nd_report_screen *screen, const struct nd_certificate_check *check)
@@ -557,10 +516,32 @@ enum nd_status nd_report_certificate_brief(const struct nd_certificate_check *ch
                                            struct nd_error *err)
 {
     struct nd_report_screen *screen = nd_report_screen_create(width);
-    say_check(screen, check);
-    if (check->n_refusals > 0)
-        say_refusals(screen, check);
-    else
+    const char *certificate = nd_path_base(check->certificate), *model = nd_path_base(check->model);
+    size_t n_open = check->n_unknown + check->n_tested - check->n_tested_again;
+    switch (check->end) {
+    case ND_CERTIFICATE_HOLDS:
+        nd_report_screen_put(screen, "VALID: '%s' holds for '%s': all %zu layers give the same bits\n",
+                             certificate, model, check->n_layers);
+        break;
+    case ND_CERTIFICATE_OPEN:
+        nd_report_screen_put(screen, "VALID SO FAR: '%s' holds for '%s', but %zu of %zu layers are open\n",
+                             certificate, model, n_open, check->n_layers);
+        break;
+    case ND_CERTIFICATE_DIFFERS:
+        nd_report_screen_put(screen, "VALID, NOT ALIGNED: '%s' says that %zu of %zu layers of '%s' differ\n",
+                             certificate, check->n_differ, check->n_layers, model);
+        break;
+    case ND_CERTIFICATE_REFUSED:
+        nd_report_screen_put(screen, "REFUSED: '%s' does not hold for '%s'\n", certificate, model);
+        break;
+    }
+    if (check->n_refusals > 0) {
+        enum { MOST = 12 }; /* lines of one screen */
+        for (size_t i = 0; i < check->n_refusals && i < MOST; i++)
+            nd_report_screen_put(screen, "* %s.\n", check->refusals[i].text);
+        if (check->n_refusals > MOST)
+            nd_report_screen_put(screen, "... and %zu more; --json lists all.\n", check->n_refusals - MOST);
+    } else
         say_layers(screen, check);
     return nd_report_screen_end(&screen, out, err);
 }

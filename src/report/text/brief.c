@@ -51,28 +51,6 @@ static void put_class(const struct nd_text_report *report, const struct nd_top1 
     report->out->failed = report->out->failed || why.failed;
 }
 
-/* "The predicted class changes in 17 samples of 'digits': 12, 45, 93, 120, 133 and 12 more." */
-static void put_changed(const struct nd_text_report *report, const struct nd_top1 *top1)
-{
-    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf list = {0};
-    size_t n_shown = top1->n_changed_kept < MAX_SAMPLES ? top1->n_changed_kept : MAX_SAMPLES;
-    for (size_t i = 0; i < n_shown; i++)
-        nd_strbuf_printf(&list, "%s%zu",
-                         i == 0                                           ? ""
-                         : i + 1 == n_shown && n_shown == top1->n_changed ? " and "
-                                                                          : ", ",
-                         top1->changed[i].sample);
-    if (n_shown < top1->n_changed)
-        nd_strbuf_printf(&list, " and %zu more", top1->n_changed - n_shown);
-    const char *probe = report->comparison->probes[top1->probe].name;
-    ND_FREED char *where = top1->n_changed == 1
-                               ? nd_text(" changes in sample %zu of '%s'", top1->changed[0].sample, probe)
-                               : nd_text(" changes in %zu samples of '%s': %s", top1->n_changed, probe,
-                                         list.text != NULL ? list.text : "");
-    report->out->failed = report->out->failed || list.failed || where == NULL;
-    put_class(report, top1, "The predicted class", where != NULL ? where : "");
-}
-
 static bool has_outputs(const struct nd_comparison *c)
 {
     for (size_t e = 0; e < c->n_tensors; e++)
@@ -109,7 +87,24 @@ static void nd_text_samples(const struct nd_text_report *report, const struct nd
     if (c->verdict == ND_VERDICT_SAME)
         return;
     if (top1 != NULL && top1->has_changed && top1->n_changed > 0 && top1->n_changed_kept > 0) {
-        put_changed(report, top1);
+        /* "The predicted class changes in 17 samples of 'digits': 12, 45, 93, 120, 133 and 12 more." */
+        ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf list = {0};
+        size_t n_shown = top1->n_changed_kept < MAX_SAMPLES ? top1->n_changed_kept : MAX_SAMPLES;
+        for (size_t i = 0; i < n_shown; i++)
+            nd_strbuf_printf(&list, "%s%zu",
+                             i == 0                                           ? ""
+                             : i + 1 == n_shown && n_shown == top1->n_changed ? " and "
+                                                                              : ", ",
+                             top1->changed[i].sample);
+        if (n_shown < top1->n_changed)
+            nd_strbuf_printf(&list, " and %zu more", top1->n_changed - n_shown);
+        const char *probe = report->comparison->probes[top1->probe].name;
+        ND_FREED char *where = top1->n_changed == 1
+                                   ? nd_text(" changes in sample %zu of '%s'", top1->changed[0].sample, probe)
+                                   : nd_text(" changes in %zu samples of '%s': %s", top1->n_changed, probe,
+                                             list.text != NULL ? list.text : "");
+        report->out->failed = report->out->failed || list.failed || where == NULL;
+        put_class(report, top1, "The predicted class", where != NULL ? where : "");
         return;
     }
     const struct nd_difference *d = find_max(c, &test, &tensor);
@@ -252,20 +247,6 @@ static void put_subject(const struct nd_text_report *report)
     nd_summary_put(report->out, report->width, 0, 2, "%s", line.text != NULL ? line.text : "");
 }
 
-/* Where it ran: simulated or real, and with which SDK. */
-static void put_environments(const struct nd_text_report *report)
-{
-    const struct nd_comparison *c = report->comparison;
-    ND_FREED const char **labels = calloc(2 * c->n_devices + 1, sizeof *labels);
-    report->out->failed = report->out->failed || labels == NULL;
-    for (size_t i = 0; i < c->n_devices && labels != NULL; i++) {
-        labels[i] = c->devices[i].label;
-        labels[c->n_devices + i] = c->devices[i].environment != NULL ? c->devices[i].environment : "";
-    }
-    if (labels != NULL)
-        nd_summary_put_environments(report->out, report->width, labels, labels + c->n_devices, c->n_devices);
-}
-
 /* The command that the default text of a comparison ends with. */
 
 enum { MAX_WORDS = 24 };
@@ -329,15 +310,6 @@ static size_t shared_probe(const struct nd_comparison *c)
     return p;
 }
 
-/* What all captures have: a probe, or else the outputs. Says what the command is for. */
-static const char *add_what_is_shared(struct words *words, const struct nd_comparison *c)
-{
-    size_t p = shared_probe(c);
-    add_word(words, p < c->n_probes ? "-p" : "--tensors");
-    add_word(words, p < c->n_probes ? c->probes[p].name : "outputs");
-    return p < c->n_probes ? "to compare only a probe that all captures have" : "to compare only the outputs";
-}
-
 /* The command to paste, or nothing. And the verdict of captures that have not the same in them,
  * with what to do. */
 static void nd_text_say_what_is_shared(const struct nd_comparison *c, struct nd_strbuf *out)
@@ -389,7 +361,12 @@ static void nd_text_next(const struct nd_text_report *report)
     } else {
         add_word(&words, "compare");
         if (c->verdict == ND_VERDICT_NOT_COMPARABLE) {
-            why = add_what_is_shared(&words, c);
+            /* What all captures have: a probe, or else the outputs. Says what the command is for. */
+            size_t p = shared_probe(c);
+            add_word(&words, p < c->n_probes ? "-p" : "--tensors");
+            add_word(&words, p < c->n_probes ? c->probes[p].name : "outputs");
+            why = p < c->n_probes ? "to compare only a probe that all captures have"
+                                  : "to compare only the outputs";
         } else {
             why = "to see all tables";
             add_word(&words, "-v");
@@ -491,27 +468,6 @@ static void add_top1(struct nd_table *table, const struct nd_top1 *top1, size_t 
         nd_table_add(table, "?");
 }
 
-static void add_titles(struct nd_table *table, const struct nd_comparison *c, const struct nd_top1 *top1)
-{
-    static const char *const titles[2][7] = {
-        {"", "tensors", "tensors", "output", "largest", "top-1", "changed"},
-        {"device", "differ", "fail", "differs", "at output", "right", "classes"}};
-    for (size_t row = 0; row < 2; row++) {
-        for (size_t i = 0; i < 7; i++) {
-            bool is_shown = i == 2   ? c->has_gates
-                            : i == 5 ? top1 != NULL && top1->has_labels
-                            : i == 6 ? top1 != NULL
-                                     : true;
-            bool is_of_tensor = !has_outputs(c) && (i == 3 || (i == 4 && row == 1));
-            if (is_shown)
-                nd_table_add(table, !is_of_tensor ? titles[row][i]
-                                    : i == 4      ? "there"
-                                    : row == 0    ? "worst"
-                                                  : "tensor");
-        }
-    }
-}
-
 static void add_group(struct nd_table *table, const struct nd_comparison *c, const struct nd_top1 *top1,
                       size_t test)
 {
@@ -538,7 +494,23 @@ static void put_groups(const struct nd_text_report *report, const struct nd_top1
     size_t n = 0, n_columns = 4 + (size_t)c->has_gates + (top1 != NULL) + has_labels;
     struct nd_table table = {.n_columns = n_columns, .is_left = {true}};
     table.max_width[0] = report->width * 2 / 5; /* the other columns take up to 3 / 5 of 80 columns */
-    add_titles(&table, c, top1);
+    static const char *const titles[2][7] = {
+        {"", "tensors", "tensors", "output", "largest", "top-1", "changed"},
+        {"device", "differ", "fail", "differs", "at output", "right", "classes"}};
+    for (size_t row = 0; row < 2; row++) {
+        for (size_t i = 0; i < 7; i++) {
+            bool is_shown = i == 2   ? c->has_gates
+                            : i == 5 ? top1 != NULL && top1->has_labels
+                            : i == 6 ? top1 != NULL
+                                     : true;
+            bool is_of_tensor = !has_outputs(c) && (i == 3 || (i == 4 && row == 1));
+            if (is_shown)
+                nd_table_add(&table, !is_of_tensor ? titles[row][i]
+                                     : i == 4      ? "there"
+                                     : row == 0    ? "worst"
+                                                   : "tensor");
+        }
+    }
     if (has_labels) {
         nd_table_add(&table, c->devices[0].label);
         for (size_t i = 1; i + 2 < n_columns; i++)
@@ -696,7 +668,16 @@ void nd_text_brief(const struct nd_text_report *report)
      * reference or, with is_failing, fail their gates. */
     put_headline(report);
     put_subject(report);
-    put_environments(report);
+    /* Where it ran: simulated or real, and with which SDK. */
+    const struct nd_comparison *c = report->comparison;
+    ND_FREED const char **labels = calloc(2 * c->n_devices + 1, sizeof *labels);
+    report->out->failed = report->out->failed || labels == NULL;
+    for (size_t i = 0; i < c->n_devices && labels != NULL; i++) {
+        labels[i] = c->devices[i].label;
+        labels[c->n_devices + i] = c->devices[i].environment != NULL ? c->devices[i].environment : "";
+    }
+    if (labels != NULL)
+        nd_summary_put_environments(report->out, report->width, labels, labels + c->n_devices, c->n_devices);
     if (report->comparison->verdict != ND_VERDICT_SAME) {
         put_groups(report, top1);
         nd_strbuf_puts(report->out, notes.len > 0 && notes.text[0] != '\n' ? "\n" : "");

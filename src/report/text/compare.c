@@ -141,15 +141,6 @@ static void put_partings(const struct nd_text_report *report)
     nd_text_put_more(report, n);
 }
 
-static void add_integer_row(struct nd_table *table, const struct nd_difference *d)
-{
-    for (size_t i = 0; i < ND_LSB_BUCKETS; i++)
-        nd_text_add_count(table, d->lsb_histogram[i]);
-    nd_text_add_short(table, d->mean_lsb);
-    nd_text_add_short(table, d->signed_mean_lsb);
-    nd_text_add_short(table, d->abs.max);
-}
-
 static void add_float_row(struct nd_table *table, const struct nd_difference *d)
 {
     char number[ND_NUMBER_BYTES];
@@ -176,41 +167,17 @@ static void add_rows(const struct nd_text_report *report, struct nd_table *table
                 continue;
             nd_table_add(table, c->tensors[e].name);
             nd_table_add(table, c->devices[t].label);
-            if (is_integer)
-                add_integer_row(table, d);
-            else
+            if (is_integer) {
+                for (size_t i = 0; i < ND_LSB_BUCKETS; i++)
+                    nd_text_add_count(table, d->lsb_histogram[i]);
+                nd_text_add_short(table, d->mean_lsb);
+                nd_text_add_short(table, d->signed_mean_lsb);
+                nd_text_add_short(table, d->abs.max);
+            } else
                 add_float_row(table, d);
             if (c->ulp_in != ND_DTYPE_NONE)
                 nd_table_add(table, d->has_ulp_in ? nd_format_count(d->max_ulp_in, number) : "-");
         }
-}
-
-/* Steps and floats at the outputs and at the first difference. */
-static void put_magnitudes(const struct nd_text_report *report)
-{
-    static const char *const integer_titles[] = {"tensor", "device", "<-3",    "-3",      "-2",
-                                                 "-1",     "0",      "+1",     "+2",      "+3",
-                                                 ">+3",    "mean",   "signed", "max real"};
-    static const char *const float_titles[] = {"tensor",   "device", "differing", "max ulp", "max abs",
-                                               "mean abs", "NaN",    "Inf",       "+0/-0"};
-    struct nd_table integers = {.n_columns = 14, .is_left = {true, true}};
-    struct nd_table floats = {.n_columns = 9, .is_left = {true, true}};
-    integers.max_width[0] = floats.max_width[0] = ND_TEXT_NAME_MAX;
-    integers.max_width[1] = floats.max_width[1] = ND_TEXT_LABEL_MAX;
-    nd_text_add_titles(&integers, integer_titles);
-    nd_text_add_titles(&floats, float_titles);
-    if (report->comparison->ulp_in != ND_DTYPE_NONE) {
-        integers.n_columns++;
-        floats.n_columns++;
-        nd_table_addf(&integers, "%s ulp", nd_dtype_name(report->comparison->ulp_in));
-        nd_table_addf(&floats, "%s ulp", nd_dtype_name(report->comparison->ulp_in));
-    }
-    add_rows(report, &integers, true);
-    add_rows(report, &floats, false);
-    nd_text_put_table(report, &integers, integers.n_columns, 2,
-                      "\nLSB differences (test - ref) at model outputs and where a difference begins:");
-    nd_text_put_table(report, &floats, floats.n_columns, 2,
-                      "\nfloat differences at model outputs and where a difference begins:");
 }
 
 static void put_labelled(const struct nd_text_report *report, const struct nd_top1 *row)
@@ -423,23 +390,6 @@ static void add_row(struct nd_table *table, const struct nd_comparison *c, const
         add_distribution(table, &d->distribution);
 }
 
-static void add_signal_titles(struct nd_table *table, const struct columns *columns)
-{
-    nd_table_add(table, "output");
-    if (columns->has_pairs)
-        nd_table_add(table, "against");
-    nd_table_add(table, "device");
-    if (columns->has_probes)
-        nd_table_add(table, "probe");
-    for (size_t i = 0; i < nd_n_measures(); i++)
-        if (nd_measure(i)->column != NULL)
-            nd_table_add(table, nd_measure(i)->column);
-    if (columns->has_distribution) {
-        nd_table_add(table, "KL");
-        nd_table_add(table, "top-k");
-    }
-}
-
 static void put_signal(const struct nd_text_report *report)
 {
     enum { DISTRIBUTION = 2 };
@@ -453,7 +403,19 @@ static void put_signal(const struct nd_text_report *report)
     table.max_width[0] = columns.has_pairs ? report->width / 4 : ND_TEXT_NAME_MAX;
     for (size_t i = 1; i < n_keys; i++)
         table.max_width[i] = columns.has_pairs ? report->width / 8 : ND_TEXT_LABEL_MAX;
-    add_signal_titles(&table, &columns);
+    nd_table_add(&table, "output");
+    if (columns.has_pairs)
+        nd_table_add(&table, "against");
+    nd_table_add(&table, "device");
+    if (columns.has_probes)
+        nd_table_add(&table, "probe");
+    for (size_t i = 0; i < nd_n_measures(); i++)
+        if (nd_measure(i)->column != NULL)
+            nd_table_add(&table, nd_measure(i)->column);
+    if (columns.has_distribution) {
+        nd_table_add(&table, "KL");
+        nd_table_add(&table, "top-k");
+    }
     for (size_t e = 0; e < c->n_tensors; e++)
         for (size_t i = 0; i < c->n_pairs; i++) {
             const struct nd_compared_pair *pair = &c->tensors[e].pairs[i];
@@ -611,6 +573,122 @@ static void put_verdict(const struct nd_text_report *report)
     nd_strbuf_printf(report->out, "\n%s)\n", line.text != NULL ? line.text : "");
 }
 
+struct repeats {
+    size_t n_devices;   /* that ran any */
+    uint64_t n_fewest;  /* comparisons of a repeat at one tensor of one device */
+    uint64_t n_unequal; /* all tensors and devices together */
+    double bound;       /* the largest */
+};
+
+static struct repeats count_repeats(const struct nd_comparison *c)
+{
+    struct repeats repeats = {.n_fewest = UINT64_MAX};
+    for (size_t i = 0; i < c->n_devices; i++) {
+        bool has_any = false;
+        for (size_t e = 0; e < c->n_tensors; e++) {
+            const struct nd_tensor_on_device *on = &c->tensors[e].devices[i];
+            if (on->n_repeats == 0)
+                continue;
+            has_any = true;
+            repeats.n_fewest = on->n_repeats < repeats.n_fewest ? on->n_repeats : repeats.n_fewest;
+            repeats.n_unequal += on->n_repeats_unequal;
+            repeats.bound = on->unstable_bound > repeats.bound ? on->unstable_bound : repeats.bound;
+        }
+        repeats.n_devices += has_any;
+    }
+    return repeats;
+}
+
+static void add_noise(struct nd_table *table, const struct nd_difference *noise)
+{
+    char text[ND_NUMBER_BYTES];
+    if (noise == NULL || !noise->has_values) {
+        for (int i = 0; i < 3; i++)
+            nd_table_add(table, "-");
+        return;
+    }
+    nd_table_add(table, nd_format_share(noise->n_differing, noise->n_elems, text));
+    if (noise->is_integer)
+        nd_table_addf(table, "±%s", nd_format_count(noise->max_lsb, text));
+    else if (!noise->has_errors)
+        nd_table_add(table, "-");
+    else
+        nd_table_addf(table, "%sulp", nd_format_count(noise->max_ulp, text));
+    nd_text_add_short_if(table, noise->has_errors, noise->abs.max);
+}
+
+/* Every tensor that does not repeat on some device. */
+static void put_unequal(const struct nd_text_report *report)
+{
+    static const char *const titles[] = {"tensor", "device",  "unequal", "p < %",
+                                         "share",  "largest", "max real"};
+    const struct nd_comparison *c = report->comparison;
+    struct nd_table table = {
+        .n_columns = 7, .is_left = {true, true}, .max_width = {ND_TEXT_NAME_MAX, ND_TEXT_LABEL_MAX}};
+    size_t n = 0;
+    nd_text_add_titles(&table, titles);
+    for (size_t e = 0; e < c->n_tensors; e++)
+        for (size_t i = 0; i < c->n_devices; i++) {
+            const struct nd_tensor_on_device *on = &c->tensors[e].devices[i];
+            if (on->n_repeats_unequal == 0 || n++ >= nd_text_list_limit(report))
+                continue;
+            nd_table_add(&table, c->tensors[e].name);
+            nd_table_add(&table, c->devices[i].label);
+            nd_table_addf(&table, "%llu of %llu", (unsigned long long)on->n_repeats_unequal,
+                          (unsigned long long)on->n_repeats);
+            nd_text_add_short(&table, 100 * on->unstable_bound);
+            add_noise(&table, on->noise);
+        }
+    nd_text_put_table(
+        report, &table, table.n_columns, 2,
+        "\nown noise: repeats against the first one of the same device (p: that a repeat differs, 95 %):");
+    nd_text_put_more(report, n);
+}
+
+/* Captures of one run each: the difference of two devices may then be the noise of one. */
+static void put_uncounted(const struct nd_text_report *report)
+{
+    const struct nd_comparison *c = report->comparison;
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf names = {0}, text = {0};
+    size_t n = 0;
+    for (size_t i = 0; i < c->n_devices && c->verdict == ND_VERDICT_DIFFERS; i++) {
+        bool has_any = false;
+        for (size_t e = 0; e < c->n_tensors; e++)
+            has_any = has_any || c->tensors[e].devices[i].n_repeats > 0;
+        if (!has_any)
+            nd_strbuf_printf(&names, "%s%s", n++ > 0 ? ", " : "", c->devices[i].label);
+    }
+    if (n > 0) {
+        nd_strbuf_printf(&text,
+                         "not known: whether %s repeat%s %s, because no sample was run twice. A part of the "
+                         "difference may be noise.",
+                         names.text != NULL ? names.text : "", n == 1 ? "s" : "",
+                         n == 1 ? "itself" : "themselves");
+        nd_strbuf_puts(report->out, "\n");
+        nd_text_put_wrapped(report, text.text != NULL ? text.text : "", 0);
+        nd_strbuf_puts(report->out, "\n");
+    }
+    report->out->failed = report->out->failed || names.failed || text.failed;
+}
+
+static void nd_text_repeats(const struct nd_text_report *report)
+{
+    struct repeats repeats = count_repeats(report->comparison);
+    char number[ND_NUMBER_BYTES];
+    if (repeats.n_unequal > 0) {
+        put_unequal(report);
+    } else if (repeats.n_devices > 0) {
+        nd_strbuf_printf(report->out, "\nrepeats: 0 of %llu unequal on ", (unsigned long long)repeats.n_fewest);
+        if (repeats.n_devices == report->comparison->n_devices)
+            nd_strbuf_puts(report->out, "every device");
+        else
+            nd_strbuf_printf(report->out, "each of %zu devices", repeats.n_devices);
+        nd_strbuf_printf(report->out, " (a repeat differs with p < %s %%, 95 %%)\n",
+                         nd_format_short(100 * repeats.bound, number));
+    }
+    put_uncounted(report);
+}
+
 /* All tables. */
 static void put_sections(const struct nd_text_report *report)
 {
@@ -628,7 +706,30 @@ static void put_sections(const struct nd_text_report *report)
     nd_text_not_repeatable(report);
     nd_text_repeats(report);
     nd_text_stuck(report);
-    put_magnitudes(report);
+    /* Steps and floats at the outputs and at the first difference. */
+    static const char *const integer_titles[] = {"tensor", "device", "<-3",    "-3",      "-2",
+                                                 "-1",     "0",      "+1",     "+2",      "+3",
+                                                 ">+3",    "mean",   "signed", "max real"};
+    static const char *const float_titles[] = {"tensor",   "device", "differing", "max ulp", "max abs",
+                                               "mean abs", "NaN",    "Inf",       "+0/-0"};
+    struct nd_table integers = {.n_columns = 14, .is_left = {true, true}};
+    struct nd_table floats = {.n_columns = 9, .is_left = {true, true}};
+    integers.max_width[0] = floats.max_width[0] = ND_TEXT_NAME_MAX;
+    integers.max_width[1] = floats.max_width[1] = ND_TEXT_LABEL_MAX;
+    nd_text_add_titles(&integers, integer_titles);
+    nd_text_add_titles(&floats, float_titles);
+    if (report->comparison->ulp_in != ND_DTYPE_NONE) {
+        integers.n_columns++;
+        floats.n_columns++;
+        nd_table_addf(&integers, "%s ulp", nd_dtype_name(report->comparison->ulp_in));
+        nd_table_addf(&floats, "%s ulp", nd_dtype_name(report->comparison->ulp_in));
+    }
+    add_rows(report, &integers, true);
+    add_rows(report, &floats, false);
+    nd_text_put_table(report, &integers, integers.n_columns, 2,
+                      "\nLSB differences (test - ref) at model outputs and where a difference begins:");
+    nd_text_put_table(report, &floats, floats.n_columns, 2,
+                      "\nfloat differences at model outputs and where a difference begins:");
     /* Errors, similarity and special values at the outputs. */
     put_signal(report);
     put_sides(report);

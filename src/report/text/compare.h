@@ -40,7 +40,6 @@ void nd_text_tensors(const struct nd_text_report *report);
 /* What repeats of a device say. A sentence for each device that does not repeat itself; all
  * tables. */
 void nd_text_not_repeatable(const struct nd_text_report *report);
-void nd_text_repeats(const struct nd_text_report *report);
 /* Outputs that do not depend on the input. */
 void nd_text_stuck(const struct nd_text_report *report);
 

@@ -62,14 +62,6 @@ static void put_repeats(struct nd_strbuf *line, const struct nd_difference *nois
         nd_strbuf_printf(line, "%sruns of the same input do not give NaN in the same places", separator);
 }
 
-/* Of a device against the first one. */
-static void put_infinities(struct nd_strbuf *line, const struct nd_difference *d)
-{
-    if (d->has_values && d->n_inf_mismatch > 0)
-        nd_strbuf_printf(line, "%sinfinite on one side alone in %llu of %llu values", line->len > 0 ? "; " : "",
-                         (unsigned long long)d->n_inf_mismatch, (unsigned long long)d->n_elems);
-}
-
 static void add_tensor(struct nd_table *table, const struct nd_text_report *report,
                        const struct nd_compared_tensor *tensor, size_t *n)
 {
@@ -83,8 +75,14 @@ static void add_tensor(struct nd_table *table, const struct nd_text_report *repo
         struct nd_strbuf line = {0};
         if (found.n_nan > 0)
             put_found(&line, &found);
-        if (i > 0)
-            put_infinities(&line, &tensor->pairs[i - 1].total.difference);
+        if (i > 0) {
+            /* Of a device against the first one. */
+            const struct nd_difference *d = &tensor->pairs[i - 1].total.difference;
+            if (d->has_values && d->n_inf_mismatch > 0)
+                nd_strbuf_printf(&line, "%sinfinite on one side alone in %llu of %llu values",
+                                 line.len > 0 ? "; " : "", (unsigned long long)d->n_inf_mismatch,
+                                 (unsigned long long)d->n_elems);
+        }
         put_repeats(&line, tensor->devices[i].noise);
         if (line.len > 0 && (*n)++ < nd_text_list_limit(report)) {
             nd_table_add(table, tensor->name);
@@ -151,24 +149,6 @@ static bool is_telling(enum nd_pattern pattern)
     return pattern != ND_PATTERN_NONE && pattern != ND_PATTERN_SCATTERED && pattern != ND_PATTERN_EVERYWHERE;
 }
 
-/* The test's dimension i is the reference's permutation[i]. */
-static void put_permutation(struct nd_strbuf *line, const struct nd_structure *structure, int rank)
-{
-    nd_strbuf_puts(line, "the reference with its axes in the order ");
-    for (int i = 0; i < rank; i++)
-        nd_strbuf_printf(line, "%s%d%s", i == 0 ? "[" : ",", structure->permutation[i],
-                         i == rank - 1 ? "]" : "");
-}
-
-static void put_stride(struct nd_strbuf *line, const struct nd_structure *structure)
-{
-    unsigned long long first = structure->first_index, last = structure->last_index, stride = structure->stride;
-    if (last == first + stride)
-        nd_strbuf_printf(line, "only elements %llu and %llu", first, last);
-    else
-        nd_strbuf_printf(line, "only elements %llu + %llu k, up to %llu", first, stride, last);
-}
-
 /* By axes where it is whole slices, else by its ends: of several axes their coordinates. */
 static void put_range(struct nd_strbuf *line, const struct nd_structure *structure,
                       const struct nd_shape *shape)
@@ -208,13 +188,23 @@ static void put_pattern(struct nd_strbuf *line, const struct nd_structure *struc
                              (long long)shape->dims[structure->axis]);
         return;
     case ND_PATTERN_PERMUTED_AXES:
-        put_permutation(line, structure, shape->rank);
+        /* The test's dimension i is the reference's permutation[i]. */
+        int rank = shape->rank;
+        nd_strbuf_puts(line, "the reference with its axes in the order ");
+        for (int i = 0; i < rank; i++)
+            nd_strbuf_printf(line, "%s%d%s", i == 0 ? "[" : ",", structure->permutation[i],
+                             i == rank - 1 ? "]" : "");
         return;
     case ND_PATTERN_RANGE:
         put_range(line, structure, shape);
         return;
     case ND_PATTERN_STRIDE:
-        put_stride(line, structure);
+        unsigned long long first = structure->first_index, last = structure->last_index,
+                           stride = structure->stride;
+        if (last == first + stride)
+            nd_strbuf_printf(line, "only elements %llu and %llu", first, last);
+        else
+            nd_strbuf_printf(line, "only elements %llu + %llu k, up to %llu", first, stride, last);
         return;
     case ND_PATTERN_FROM_POWER_OF_TWO:
         nd_strbuf_printf(line, "from element %llu = 2^%d on", (unsigned long long)structure->first_index,
@@ -286,16 +276,6 @@ void nd_text_structure(const struct nd_text_report *report)
     nd_text_put_more(report, n);
 }
 
-static void add_element(struct nd_table *table, const struct nd_shape *shape,
-                        const struct nd_difference_place *place)
-{
-    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf text = {0};
-    nd_strbuf_printf(&text, "%zu", place->index);
-    nd_text_put_coordinates(&text, shape, place);
-    nd_table_add(table, place->has_index && text.text != NULL ? text.text : "-");
-    table->failed = table->failed || text.failed;
-}
-
 /* As it is stored, a whole number has every digit: a code of 36127 is not 3.613e+04. */
 static void add_value(struct nd_table *table, bool is_stored, double value)
 {
@@ -304,30 +284,6 @@ static void add_value(struct nd_table *table, bool is_stored, double value)
         nd_table_addf(table, "%.0f", value);
     else
         nd_text_add_short(table, value);
-}
-
-static void add_worst(struct nd_table *table, const struct nd_comparison *c,
-                      const struct nd_compared_tensor *tensor, size_t test)
-{
-    const struct nd_difference *d = &tensor->pairs[test - 1].total.difference;
-    for (size_t i = 0; i < d->n_worst; i++) {
-        const struct nd_worst *worst = &d->worst[i];
-        nd_table_add(table, tensor->name);
-        nd_table_add(table, c->devices[test].label);
-        nd_table_add(table, c->probes[worst->place.probe].name);
-        nd_table_addf(table, "%zu", worst->place.sample);
-        add_element(table, &tensor->shape, &worst->place);
-        nd_text_add_short(table, worst->abs_error);
-        add_value(table, !tensor->is_quantised, worst->ref_real);
-        add_value(table, !tensor->is_quantised, worst->test_real);
-        if (tensor->is_quantised) {
-            add_value(table, true, worst->ref);
-            add_value(table, true, worst->test);
-        } else {
-            nd_table_add(table, "");
-            nd_table_add(table, "");
-        }
-    }
 }
 
 void nd_text_worst(const struct nd_text_report *report)
@@ -341,8 +297,33 @@ void nd_text_worst(const struct nd_text_report *report)
     nd_text_add_titles(&table, titles);
     for (size_t e = 0; e < c->n_tensors && report->worst; e++)
         for (size_t t = 1; t < c->n_devices; t++)
-            if (nd_text_is_detailed(c, e, t))
-                add_worst(&table, c, &c->tensors[e], t);
+            if (nd_text_is_detailed(c, e, t)) {
+                const struct nd_compared_tensor *tensor = &c->tensors[e];
+                const struct nd_difference *d = &tensor->pairs[t - 1].total.difference;
+                for (size_t i = 0; i < d->n_worst; i++) {
+                    const struct nd_worst *worst = &d->worst[i];
+                    nd_table_add(&table, tensor->name);
+                    nd_table_add(&table, c->devices[t].label);
+                    nd_table_add(&table, c->probes[worst->place.probe].name);
+                    nd_table_addf(&table, "%zu", worst->place.sample);
+                    const struct nd_difference_place *place = &worst->place;
+                    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf text = {0};
+                    nd_strbuf_printf(&text, "%zu", place->index);
+                    nd_text_put_coordinates(&text, &tensor->shape, place);
+                    nd_table_add(&table, place->has_index && text.text != NULL ? text.text : "-");
+                    table.failed = table.failed || text.failed;
+                    nd_text_add_short(&table, worst->abs_error);
+                    add_value(&table, !tensor->is_quantised, worst->ref_real);
+                    add_value(&table, !tensor->is_quantised, worst->test_real);
+                    if (tensor->is_quantised) {
+                        add_value(&table, true, worst->ref);
+                        add_value(&table, true, worst->test);
+                    } else {
+                        nd_table_add(&table, "");
+                        nd_table_add(&table, "");
+                    }
+                }
+            }
     nd_text_put_table(report, &table, table.n_columns, 2,
                       "\nworst elements at model outputs and where a difference begins (real units):");
 }

@@ -69,23 +69,20 @@ static json_t *encoding_row(const struct nd_encoding *item)
     return row;
 }
 
-/* Seven digits for people: a float32 has no more that matter. */
-static void add_texts(json_t *row, const struct nd_encoding *item)
-{
-    const struct nd_quant *quant = &item->quant;
-    bool is_one = item->unhandled == NULL && quant->n == 1;
-    nd_tree_set(row, "scale_text",
-                is_one ? json_sprintf("%.7g", (double)quant->scale[0]) : quantisation_text(item));
-    nd_tree_set(row, "zero_point_text", is_one ? json_integer(quant->zero_point[0]) : json_null());
-}
-
 static json_t *nd_encoding_rows(const struct nd_encodings *encodings, bool has_texts)
 {
     json_t *rows = json_array();
     for (size_t i = 0; i < nd_encodings_n(encodings); i++) {
         json_t *row = encoding_row(nd_encodings_at(encodings, i));
-        if (has_texts)
-            add_texts(row, nd_encodings_at(encodings, i));
+        if (has_texts) {
+            /* Seven digits for people: a float32 has no more that matter. */
+            const struct nd_encoding *item = nd_encodings_at(encodings, i);
+            const struct nd_quant *quant = &item->quant;
+            bool is_one = item->unhandled == NULL && quant->n == 1;
+            nd_tree_set(row, "scale_text",
+                        is_one ? json_sprintf("%.7g", (double)quant->scale[0]) : quantisation_text(item));
+            nd_tree_set(row, "zero_point_text", is_one ? json_integer(quant->zero_point[0]) : json_null());
+        }
         nd_tree_append(rows, row);
     }
     return rows;
@@ -169,25 +166,6 @@ static json_t *difference_row(const struct nd_encoding_difference *item)
     return row;
 }
 
-/* Four digits of the ratios, and the type as one text. */
-static void add_difference_texts(json_t *row, const struct nd_encoding_difference *item)
-{
-    const char *ref = json_string_value(json_object_get(row, "ref_type"));
-    const char *test = json_string_value(json_object_get(row, "test_type"));
-    bool is_changed = ref != NULL && test != NULL && strcmp(ref, test) != 0;
-    nd_tree_set(row, "what",
-                json_string(item->test == NULL  ? "only in A"
-                            : item->ref == NULL ? "only in B"
-                                                : "differs"));
-    nd_tree_set(row, "type",
-                is_changed ? json_sprintf("%s, %s", ref, test) : json_string(ref != NULL ? ref : test));
-    if (item->is_comparable)
-        nd_tree_set(row, "ratio_text",
-                    item->min_ratio == item->largest_ratio
-                        ? json_sprintf("%.4g", item->min_ratio)
-                        : json_sprintf("%.4g to %.4g", item->min_ratio, item->largest_ratio));
-}
-
 /* Those that are the same are left out. */
 static json_t *nd_encoding_difference_rows(const struct nd_encodings_diff *diff, bool has_texts)
 {
@@ -196,8 +174,24 @@ static json_t *nd_encoding_difference_rows(const struct nd_encodings_diff *diff,
         if (diff->items[i].is_same)
             continue;
         json_t *row = difference_row(&diff->items[i]);
-        if (has_texts)
-            add_difference_texts(row, &diff->items[i]);
+        if (has_texts) {
+            /* Four digits of the ratios, and the type as one text. */
+            const struct nd_encoding_difference *item = &diff->items[i];
+            const char *ref = json_string_value(json_object_get(row, "ref_type"));
+            const char *test = json_string_value(json_object_get(row, "test_type"));
+            bool is_changed = ref != NULL && test != NULL && strcmp(ref, test) != 0;
+            nd_tree_set(row, "what",
+                        json_string(item->test == NULL  ? "only in A"
+                                    : item->ref == NULL ? "only in B"
+                                                        : "differs"));
+            nd_tree_set(row, "type",
+                        is_changed ? json_sprintf("%s, %s", ref, test) : json_string(ref != NULL ? ref : test));
+            if (item->is_comparable)
+                nd_tree_set(row, "ratio_text",
+                            item->min_ratio == item->largest_ratio
+                                ? json_sprintf("%.4g", item->min_ratio)
+                                : json_sprintf("%.4g to %.4g", item->min_ratio, item->largest_ratio));
+        }
         nd_tree_append(rows, row);
     }
     return rows;
@@ -255,30 +249,28 @@ static const char *use_verdict(const struct nd_encoding_use *use, const struct n
     return use->is_stated_same ? "same" : "differs";
 }
 
-static json_t *use_row(const struct nd_encoding_use *use, const struct nd_capture *capture)
-{
-    bool has = use->has_values;
-    json_t *row = json_pack("{s:o, s:s, s:o, s:I, s:I}", "tensor", nd_json_string(use->encoding->name),
-                            "verdict", use_verdict(use, capture), "encoding", quantisation_text(use->encoding),
-                            "elements", (json_int_t)use->n_elements, "nan", (json_int_t)use->n_nan);
-    nd_tree_set(row, "lowest", has ? nd_json_number(use->lowest) : json_null());
-    nd_tree_set(row, "highest", has ? nd_json_number(use->highest) : json_null());
-    nd_tree_set(row, "low_share", has ? nd_json_number(use->low_share) : json_null());
-    nd_tree_set(row, "high_share", has ? nd_json_number(use->high_share) : json_null());
-    nd_tree_set(row, "used_range", has ? nd_json_number(use->used_range) : json_null());
-    nd_tree_set(row, "low", has ? percent(use->low_share) : json_null());
-    nd_tree_set(row, "high", has ? percent(use->high_share) : json_null());
-    nd_tree_set(row, "used", has ? percent(use->used_range) : json_null());
-    nd_tree_set(row, "span", has ? json_sprintf("%.6g..%.6g", use->lowest, use->highest) : json_null());
-    return row;
-}
-
 /* Those that are the same are left out. */
 static json_t *nd_encoding_use_rows(const struct nd_encodings_check *check, const struct nd_capture *capture)
 {
     json_t *rows = json_array();
-    for (size_t i = 0; i < check->n_used; i++)
-        nd_tree_append(rows, use_row(&check->uses[i], capture));
+    for (size_t i = 0; i < check->n_used; i++) {
+        const struct nd_encoding_use *use = &check->uses[i];
+        bool has = use->has_values;
+        json_t *row =
+            json_pack("{s:o, s:s, s:o, s:I, s:I}", "tensor", nd_json_string(use->encoding->name), "verdict",
+                      use_verdict(use, capture), "encoding", quantisation_text(use->encoding), "elements",
+                      (json_int_t)use->n_elements, "nan", (json_int_t)use->n_nan);
+        nd_tree_set(row, "lowest", has ? nd_json_number(use->lowest) : json_null());
+        nd_tree_set(row, "highest", has ? nd_json_number(use->highest) : json_null());
+        nd_tree_set(row, "low_share", has ? nd_json_number(use->low_share) : json_null());
+        nd_tree_set(row, "high_share", has ? nd_json_number(use->high_share) : json_null());
+        nd_tree_set(row, "used_range", has ? nd_json_number(use->used_range) : json_null());
+        nd_tree_set(row, "low", has ? percent(use->low_share) : json_null());
+        nd_tree_set(row, "high", has ? percent(use->high_share) : json_null());
+        nd_tree_set(row, "used", has ? percent(use->used_range) : json_null());
+        nd_tree_set(row, "span", has ? json_sprintf("%.6g..%.6g", use->lowest, use->highest) : json_null());
+        nd_tree_append(rows, row);
+    }
     return rows;
 }
 

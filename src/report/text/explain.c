@@ -96,22 +96,6 @@ static void nd_explain_put_layer_rows(struct nd_strbuf *out, const struct nd_exp
 
 /* ---- text ---- */
 
-/* "htp-v73", and what nothing in the capture tells from it. */
-static void name_arithmetics(const struct nd_explained_device *device, char *out, size_t size)
-{
-    size_t n = (size_t)snprintf(out, size, "%s", device->arithmetic);
-    const char *before = " (these layers do not tell it from ";
-    bool is_open = false;
-    for (size_t i = 0; i < device->n_arithmetics && n < size; i++) {
-        if (strcmp(device->arithmetics[i], device->arithmetic) == 0)
-            continue;
-        n += (size_t)snprintf(out + n, size - n, "%s%s", is_open ? ", " : before, device->arithmetics[i]);
-        is_open = true;
-    }
-    if (is_open && n < size)
-        snprintf(out + n, size - n, ")");
-}
-
 static bool is_unknown(const struct nd_explanation *e, const struct nd_explained_device *device, size_t s)
 {
     const struct nd_explained_layer *layer = &device->layers[s];
@@ -186,7 +170,19 @@ static void nd_explain_put_arithmetic(struct nd_strbuf *out, const struct nd_exp
         n_left += layer->n_unexplained;
         n_qvalues += layer->n_qvalues;
     }
-    name_arithmetics(device, names, sizeof names);
+    /* "htp-v73", and what nothing in the capture tells from it. */
+    size_t size = sizeof names;
+    size_t n = (size_t)snprintf(names, size, "%s", device->arithmetic);
+    const char *before = " (these layers do not tell it from ";
+    bool is_open = false;
+    for (size_t i = 0; i < device->n_arithmetics && n < size; i++) {
+        if (strcmp(device->arithmetics[i], device->arithmetic) == 0)
+            continue;
+        n += (size_t)snprintf(names + n, size - n, "%s%s", is_open ? ", " : before, device->arithmetics[i]);
+        is_open = true;
+    }
+    if (is_open && n < size)
+        snprintf(names + n, size - n, ")");
     nd_explain_put_wrapped(out, width, 2,
                            "arithmetic: %s; %zu of %zu layers examined follow it: of their %" PRIu64
                            " values %" PRIu64 " differ from exact rounding, and %" PRIu64
@@ -196,15 +192,6 @@ static void nd_explain_put_arithmetic(struct nd_strbuf *out, const struct nd_exp
     for (size_t s = 0; s < e->n_steps; s++)
         if (is_unknown(e, device, s))
             put_unknown_kind(out, e, device, s, width);
-}
-
-static void put_reason(struct nd_strbuf *out, const struct nd_explained_difference *difference,
-                       const struct nd_explained_reason *reason, size_t width)
-{
-    bool is_of_all = strcmp(reason->op_types, difference->op_types) == 0;
-    nd_explain_put_wrapped(out, width, 2, "%s %s, %s %s%s%s%s", difference->arithmetics[0], reason->texts[0],
-                           difference->arithmetics[1], reason->texts[1], is_of_all ? "" : " (",
-                           is_of_all ? "" : reason->op_types, is_of_all ? "" : ")");
 }
 
 static void put_difference(struct nd_strbuf *out, const struct nd_explanation *e,
@@ -221,8 +208,13 @@ static void put_difference(struct nd_strbuf *out, const struct nd_explanation *e
                            "%s and %s differ in %" PRIu64 " of %" PRIu64
                            " values of layers of %s, given the inputs of the former, because",
                            a, b, difference->n_differing, difference->n_qvalues, difference->op_types);
-    for (size_t i = 0; i < difference->n_because; i++)
-        put_reason(out, difference, &difference->because[i], width);
+    for (size_t i = 0; i < difference->n_because; i++) {
+        const struct nd_explained_reason *reason = &difference->because[i];
+        bool is_of_all = strcmp(reason->op_types, difference->op_types) == 0;
+        nd_explain_put_wrapped(out, width, 2, "%s %s, %s %s%s%s%s", difference->arithmetics[0],
+                               reason->texts[0], difference->arithmetics[1], reason->texts[1],
+                               is_of_all ? "" : " (", is_of_all ? "" : reason->op_types, is_of_all ? "" : ")");
+    }
 }
 
 /* What an explanation says of layers whose values are floats. */
@@ -441,32 +433,28 @@ static void put_majority(struct nd_strbuf *out, const struct nd_explanation *e, 
                                e->majority.why_not != NULL ? e->majority.why_not : "nothing was captured");
 }
 
-static void put_text(struct nd_strbuf *out, const struct nd_explanation *e, size_t width, bool with_layers)
-{
-    nd_explain_put_wrapped(out, width, 0, "%s, probe '%s', %zu sample%s, %zu device%s%s%s", e->model,
-                           e->probe != NULL ? e->probe : "", e->n_samples, e->n_samples == 1 ? "" : "s",
-                           e->n_devices, e->n_devices == 1 ? "" : "s",
-                           e->float_model != NULL ? ", float reference " : "",
-                           e->float_model != NULL ? e->float_model : "");
-    if (e->float_model == NULL && nd_explain_has_qvalues(e))
-        nd_strbuf_puts(out, "without --float nothing can be said of the quantisation\n");
-    nd_explain_put_unreached(out, e, width);
-    put_majority(out, e, width);
-    /* Why such devices differ. */
-    for (size_t i = 0; i < e->n_differences; i++)
-        put_difference(out, e, &e->differences[i], width);
-    for (size_t d = 0; d < e->n_devices; d++)
-        put_device(out, e, d, width, with_layers);
-    nd_explain_put_quantisation(out, e, width);
-    nd_strbuf_printf(out, "\nverdict: %s\n", nd_health_name(e->health));
-}
-
 enum nd_status nd_report_explanation_text(const struct nd_explanation *explanation,
                                           const struct nd_identification *identification, size_t width,
                                           bool with_layers, char **out, struct nd_error *err)
 {
     struct nd_strbuf text = {0};
-    put_text(&text, explanation, width, with_layers);
+    nd_explain_put_wrapped(&text, width, 0, "%s, probe '%s', %zu sample%s, %zu device%s%s%s",
+                           explanation->model, explanation->probe != NULL ? explanation->probe : "",
+                           explanation->n_samples, explanation->n_samples == 1 ? "" : "s",
+                           explanation->n_devices, explanation->n_devices == 1 ? "" : "s",
+                           explanation->float_model != NULL ? ", float reference " : "",
+                           explanation->float_model != NULL ? explanation->float_model : "");
+    if (explanation->float_model == NULL && nd_explain_has_qvalues(explanation))
+        nd_strbuf_puts(&text, "without --float nothing can be said of the quantisation\n");
+    nd_explain_put_unreached(&text, explanation, width);
+    put_majority(&text, explanation, width);
+    /* Why such devices differ. */
+    for (size_t i = 0; i < explanation->n_differences; i++)
+        put_difference(&text, explanation, &explanation->differences[i], width);
+    for (size_t d = 0; d < explanation->n_devices; d++)
+        put_device(&text, explanation, d, width, with_layers);
+    nd_explain_put_quantisation(&text, explanation, width);
+    nd_strbuf_printf(&text, "\nverdict: %s\n", nd_health_name(explanation->health));
     nd_explain_put_identification(&text, identification, width, with_layers);
     return nd_text_end(&text, out, err);
 }

@@ -3,7 +3,6 @@
 
 #include <jansson.h>
 #include <stddef.h>
-#include <stdint.h>
 
 #include "core/text/strbuf.h"
 #include "npudiff/explain/explain.h"

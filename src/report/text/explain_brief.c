@@ -90,22 +90,6 @@ static void name_arithmetic(const struct nd_explanation *e, const struct nd_expl
 
 /* ---- the first line ---- */
 
-static void say_healthy(const struct layers *layers, const char *arithmetic, char *out, size_t size)
-{
-    const char *ties = layers->has_tie_rule ? ", but for ties" : "";
-    if (layers->n_follow + layers->n_within < layers->n)
-        snprintf(out, size, "%zu of %zu layers follow %s arithmetic%s; %zu were not looked at",
-                 layers->n_follow + layers->n_within, layers->n, arithmetic, ties,
-                 layers->n - layers->n_follow - layers->n_within);
-    else if (layers->n_within == 0)
-        snprintf(out, size, "all %zu layers follow %s arithmetic%s", layers->n, arithmetic, ties);
-    else
-        snprintf(
-            out, size,
-            "%zu of %zu layers follow %s arithmetic%s; the arithmetic of %zu is not known, all within 1 LSB",
-            layers->n_follow, layers->n, arithmetic, ties, layers->n_within);
-}
-
 static void say_inconclusive(const struct nd_explained_device *device, const struct layers *layers, char *out,
                              size_t size)
 {
@@ -143,18 +127,6 @@ static void say_faulty(const struct nd_explanation *e, const struct nd_explained
  * quantisation's error is gone. In dB; chosen. */
 static const double cancels_db = -3;
 
-static void say_parts(const struct nd_explained_device *device, const char *common, double own, char *out,
-                      size_t size)
-{
-    char together[80] = "";
-    if (device->output.noise_figure_db < cancels_db) /* not NaN */
-        snprintf(together, sizeof together,
-                 ", which cancel out: together they are %.3g dB below the quantisation alone",
-                 -device->output.noise_figure_db);
-    snprintf(out, size, ". The output's error against the float model is %s %s, %s the chip's%s",
-             ND_PERCENT(1 - own), common, ND_PERCENT(own), together);
-}
-
 /* Which part of the error at the outputs is whose. */
 static void say_shares(const struct nd_explanation *e, const struct nd_explained_device *device, char *out,
                        size_t size)
@@ -172,8 +144,15 @@ static void say_shares(const struct nd_explanation *e, const struct nd_explained
     if (own < 0.001) /* both numbers would not add up to 100 */
         snprintf(out, size, ". The output's error against the float model is %s; under 0.1%% is the chip's",
                  common);
-    else
-        say_parts(device, common, own, out, size);
+    else {
+        char together[80] = "";
+        if (device->output.noise_figure_db < cancels_db) /* not NaN */
+            snprintf(together, sizeof together,
+                     ", which cancel out: together they are %.3g dB below the quantisation alone",
+                     -device->output.noise_figure_db);
+        snprintf(out, size, ". The output's error against the float model is %s %s, %s the chip's%s",
+                 ND_PERCENT(1 - own), common, ND_PERCENT(own), together);
+    }
 }
 
 void nd_explain_say_health(const struct nd_explanation *e, const struct nd_explained_device *device,
@@ -184,7 +163,19 @@ void nd_explain_say_health(const struct nd_explanation *e, const struct nd_expla
     name_arithmetic(e, device, arithmetic, sizeof arithmetic);
     switch (device->health) {
     case ND_HEALTH_HEALTHY:
-        say_healthy(&layers, arithmetic, what, sizeof what);
+        size_t size = sizeof what;
+        const char *ties = layers.has_tie_rule ? ", but for ties" : "";
+        if (layers.n_follow + layers.n_within < layers.n)
+            snprintf(what, size, "%zu of %zu layers follow %s arithmetic%s; %zu were not looked at",
+                     layers.n_follow + layers.n_within, layers.n, arithmetic, ties,
+                     layers.n - layers.n_follow - layers.n_within);
+        else if (layers.n_within == 0)
+            snprintf(what, size, "all %zu layers follow %s arithmetic%s", layers.n, arithmetic, ties);
+        else
+            snprintf(what, size,
+                     "%zu of %zu layers follow %s arithmetic%s; the arithmetic of %zu is not known, all within "
+                     "1 LSB",
+                     layers.n_follow, layers.n, arithmetic, ties, layers.n_within);
         break;
     case ND_HEALTH_INCONCLUSIVE:
         say_inconclusive(device, &layers, what, sizeof what);
@@ -243,13 +234,6 @@ void nd_explain_put_headline(struct nd_strbuf *out, const struct nd_explanation 
 
 /* ---- layer by layer ---- */
 
-static void put_effect(struct nd_strbuf *out, const struct nd_explained_layer *layer, size_t width)
-{
-    if (!isnan(layer->harmed_share))
-        nd_explain_put_wrapped(out, width, 4, "by itself it changes %s of the output values",
-                               ND_PERCENT(layer->harmed_share));
-}
-
 /* Faulty layers, or unexplained ones. */
 static void put_open(struct nd_strbuf *out, const struct nd_explanation *e,
                      const struct nd_explained_device *device, bool is_faulty, size_t width, size_t most)
@@ -271,26 +255,14 @@ static void put_open(struct nd_strbuf *out, const struct nd_explanation *e,
         if (layer->judgement.known_defect != NULL)
             nd_explain_put_wrapped(out, width, 4, "%s. What to do: %s", layer->judgement.known_defect,
                                    layer->judgement.remedy);
-        if (is_faulty)
-            put_effect(out, layer, width);
+        if (is_faulty) {
+            if (!isnan(layer->harmed_share))
+                nd_explain_put_wrapped(out, width, 4, "by itself it changes %s of the output values",
+                                       ND_PERCENT(layer->harmed_share));
+        }
     }
     if (n > most)
         nd_strbuf_printf(out, "  and %zu more %s layer%s\n", n - most, word, n - most == 1 ? "" : "s");
-}
-
-/* Layers of unknown arithmetic that are within 1 LSB: how many, and how far off. */
-static void put_within(struct nd_strbuf *out, const struct nd_explanation *e,
-                       const struct nd_explained_device *device, size_t width, size_t most)
-{
-    size_t n = 0;
-    for (size_t s = 0; s < e->n_steps; s++) {
-        const struct nd_explained_layer *layer = &device->layers[s];
-        if (layer->judgement.state == ND_LAYER_WITHIN_LSB && n++ < most)
-            nd_explain_put_wrapped(out, width, 2, "not known: '%s' (%s): %s", e->steps[s].name,
-                                   e->steps[s].op_types, layer->judgement.evidence);
-    }
-    if (n > most)
-        nd_strbuf_printf(out, "  and %zu more layer%s within 1 LSB\n", n - most, n - most == 1 ? "" : "s");
 }
 
 /* What is no fault, but worth telling. */
@@ -338,7 +310,16 @@ static void nd_explain_put_oddities(struct nd_strbuf *out, const struct nd_expla
                                     const struct nd_explained_device *device, size_t width, size_t most)
 {
     put_open(out, e, device, false, width, most);
-    put_within(out, e, device, width, most);
+    /* Layers of unknown arithmetic that are within 1 LSB: how many, and how far off. */
+    size_t n = 0;
+    for (size_t s = 0; s < e->n_steps; s++) {
+        const struct nd_explained_layer *layer = &device->layers[s];
+        if (layer->judgement.state == ND_LAYER_WITHIN_LSB && n++ < most)
+            nd_explain_put_wrapped(out, width, 2, "not known: '%s' (%s): %s", e->steps[s].name,
+                                   e->steps[s].op_types, layer->judgement.evidence);
+    }
+    if (n > most)
+        nd_strbuf_printf(out, "  and %zu more layer%s within 1 LSB\n", n - most, n - most == 1 ? "" : "s");
     put_remarks(out, e, device, width, most);
     put_ties(out, e, device, width);
     if (device->is_refuted)
@@ -587,21 +568,6 @@ struct columns {
     size_t name, verdict;
 };
 
-static void put_device(const struct brief *b, size_t d, const struct columns *columns)
-{
-    const struct nd_explained_device *device = &b->e->devices[d];
-    char name[LABEL_BYTES], sentence[EXPLAIN_SENTENCE_BYTES];
-    name_group(b, d, name);
-    nd_explain_clean(name);
-    nd_explain_say_health(b->e, device, sentence);
-    nd_strbuf_printf(b->out, "%-*s  %-*s  ", (int)columns->name, name, (int)columns->verdict,
-                     nd_explain_health_word(device->health));
-    nd_summary_put(b->out, b->width, 0, columns->name + columns->verdict + 4, "%s%s", sentence,
-                   device->failure == NULL ? "." : "");
-    if (device->failure == NULL && !(b->is_bare && device->health == ND_HEALTH_HEALTHY))
-        put_details(b, device);
-}
-
 static struct columns measure(const struct brief *b)
 {
     struct columns widest = {0, 0};
@@ -732,33 +698,25 @@ static void put_devices(const struct brief *b)
     struct columns columns = measure(b);
     for (int health = ND_HEALTH_FAILED; health >= (int)ND_HEALTH_HEALTHY; health--)
         for (size_t d = 0; d < b->e->n_devices; d++)
-            if ((int)b->e->devices[d].health == health && is_first(b, d))
-                put_device(b, d, &columns);
+            if ((int)b->e->devices[d].health == health && is_first(b, d)) {
+                const struct nd_explained_device *device = &b->e->devices[d];
+                char name[LABEL_BYTES], sentence[EXPLAIN_SENTENCE_BYTES];
+                name_group(b, d, name);
+                nd_explain_clean(name);
+                nd_explain_say_health(b->e, device, sentence);
+                nd_strbuf_printf(b->out, "%-*s  %-*s  ", (int)columns.name, name, (int)columns.verdict,
+                                 nd_explain_health_word(device->health));
+                nd_summary_put(b->out, b->width, 0, columns.name + columns.verdict + 4, "%s%s", sentence,
+                               device->failure == NULL ? "." : "");
+                if (device->failure == NULL && !(b->is_bare && device->health == ND_HEALTH_HEALTHY))
+                    put_details(b, device);
+            }
     nd_explain_put_unreached(b->out, b->e, b->width);
     if (b->e->float_model == NULL && nd_explain_has_qvalues(b->e)) {
         nd_strbuf_puts(b->out, "\n");
         nd_summary_put(b->out, b->width, 0, 2,
                        "With --float MODEL it also says how much of the error is quantisation.");
     }
-}
-
-/* Into so many lines: what is said of healthy devices is left out before a device is. */
-static void put_devices_within(struct brief *b, size_t max_lines, struct nd_strbuf *out)
-{
-    static const char more[] = "... (-v shows more)\n";
-    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf all = {0}, bare = {0};
-    b->out = &all;
-    put_devices(b);
-    b->is_bare = true;
-    b->out = &bare;
-    put_devices(b);
-    if (nd_summary_count_lines(&all) > max_lines && nd_summary_count_lines(&bare) <= max_lines) {
-        nd_summary_append_cut(out, &bare, SIZE_MAX);
-        nd_strbuf_puts(out, more);
-    } else {
-        nd_summary_append_cut(out, &all, max_lines);
-    }
-    out->failed = out->failed || bare.failed;
 }
 
 enum nd_status nd_report_explanation_brief(const struct nd_explanation *explanation,
@@ -780,7 +738,22 @@ enum nd_status nd_report_explanation_brief(const struct nd_explanation *explanat
         put_next(&b);
     size_t used =
         nd_summary_count_lines(&text) + nd_summary_count_lines(&quantisation) + nd_summary_count_lines(&next);
-    put_devices_within(&b, used < ND_SUMMARY_LINES ? ND_SUMMARY_LINES - used : 1, &text);
+    /* Into so many lines: what is said of healthy devices is left out before a device is. */
+    size_t max_lines = used < ND_SUMMARY_LINES ? ND_SUMMARY_LINES - used : 1;
+    static const char more[] = "... (-v shows more)\n";
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf all = {0}, bare = {0};
+    b.out = &all;
+    put_devices(&b);
+    b.is_bare = true;
+    b.out = &bare;
+    put_devices(&b);
+    if (nd_summary_count_lines(&all) > max_lines && nd_summary_count_lines(&bare) <= max_lines) {
+        nd_summary_append_cut(&text, &bare, SIZE_MAX);
+        nd_strbuf_puts(&text, more);
+    } else {
+        nd_summary_append_cut(&text, &all, max_lines);
+    }
+    text.failed = text.failed || bare.failed;
     nd_summary_append_cut(&text, &quantisation, SIZE_MAX);
     nd_explain_put_identification(&text, identification, b.width, false);
     nd_summary_append_cut(&text, &next, SIZE_MAX);

@@ -119,8 +119,9 @@ static void put_failure(struct nd_json *json, const struct nd_golden_failure *fa
     nd_json_close(json, '}');
 }
 
-static void put_changes(struct nd_json *json, const struct nd_golden_difference *d)
+static void put_difference(struct nd_json *json, const struct nd_golden_difference *d)
 {
+    nd_json_texts(json, "what_changed", d->axes, d->n_axes);
     ND_JSON_LIST(json, "changed", i, d->n_changes) {
         const struct nd_golden_change *change = &d->changes[i];
         nd_json_open(json, NULL, '{');
@@ -131,12 +132,6 @@ static void put_changes(struct nd_json *json, const struct nd_golden_difference 
         nd_json_text(json, "follows_from", change->follows_from);
         nd_json_close(json, '}');
     }
-}
-
-static void put_difference(struct nd_json *json, const struct nd_golden_difference *d)
-{
-    nd_json_texts(json, "what_changed", d->axes, d->n_axes);
-    put_changes(json, d);
     nd_json_bool(json, "same_model", d->is_same_model);
     nd_json_bool(json, "same_chipset", d->is_same_chipset);
     nd_json_bool(json, "same_end", d->is_same_end);
@@ -201,20 +196,15 @@ enum nd_status nd_report_golden_list_json(const struct nd_golden *store, char **
 {
     ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf buf = {0};
     struct nd_json json = begin(&buf, ND_DOCUMENT_GOLDEN_ENTRIES);
-    enum nd_status status = ND_OK;
     nd_json_open(&json, "entries", '[');
-    for (size_t i = 0; status == ND_OK && i < nd_golden_n_entries(store); i++) {
-        struct nd_golden_entry entry = {0};
-        status = nd_golden_entry(store, i, &entry, err);
-        if (status == ND_OK)
-            put_entry(&json, NULL, &entry);
-        nd_golden_entry_deinit(&entry);
+    for (size_t i = 0; i < nd_golden_n_entries(store); i++) {
+        ND_CLEANUP(nd_golden_entry_deinit) struct nd_golden_entry entry = {0};
+        ND_TRY(nd_golden_entry(store, i, &entry, err));
+        put_entry(&json, NULL, &entry);
     }
     nd_json_close(&json, ']');
     nd_report_put_problems(&json, store);
-    if (status == ND_OK)
-        return nd_document_end(&json, out, err);
-    return status;
+    return nd_document_end(&json, out, err);
 }
 
 enum nd_status nd_report_golden_added_json(const struct nd_golden_added *added, size_t n, char **out,
@@ -536,25 +526,6 @@ static const char *word_of(const char *verdict)
     return verdict;
 }
 
-/* "SAME", "DIFFERS, because of the chipset": the verdict with its reason, as far as it fits a headline. Nobody
- * can say which of two arithmetics of a runtime it is. */
-static void say_verdict(struct nd_strbuf *out, const struct nd_golden_check *check)
-{
-    nd_strbuf_puts(out, word_of(check->verdict));
-    if (check->n_blamed > 0) {
-        bool has_two = nd_golden_has_changed(&check->difference, "id") &&
-                       nd_golden_has_changed(&check->difference, "ort_version");
-        nd_strbuf_puts(out, ", because of ");
-        for (size_t i = 0; i < check->n_blamed; i++)
-            nd_strbuf_printf(out, "%sthe %s%s", i > 0 ? " or " : "", nd_golden_axis_name(check->blamed[i]),
-                             strcmp(check->blamed[i], "sdk") == 0 && has_two
-                                 ? " (QAIRT or ONNX Runtime: both changed)"
-                                 : "");
-    } else if (strcmp(check->verdict, "differs") == 0) {
-        nd_strbuf_puts(out, ", although nothing is known to have changed");
-    }
-}
-
 /* What the verdict leaves to be said. */
 static void put_reason(struct nd_strbuf *out, const struct nd_golden_check *check, size_t width)
 {
@@ -587,7 +558,21 @@ static void put_check(struct nd_strbuf *out, const struct nd_golden_check *check
     const struct nd_golden_difference *d = &check->difference;
     const struct nd_golden_entry *entry = &check->entry;
     struct nd_strbuf verdict = {0};
-    say_verdict(&verdict, check);
+    /* "SAME", "DIFFERS, because of the chipset": the verdict with its reason, as far as it fits a headline.
+     * Nobody can say which of two arithmetics of a runtime it is. */
+    nd_strbuf_puts(&verdict, word_of(check->verdict));
+    if (check->n_blamed > 0) {
+        bool has_two = nd_golden_has_changed(&check->difference, "id") &&
+                       nd_golden_has_changed(&check->difference, "ort_version");
+        nd_strbuf_puts(&verdict, ", because of ");
+        for (size_t i = 0; i < check->n_blamed; i++)
+            nd_strbuf_printf(&verdict, "%sthe %s%s", i > 0 ? " or " : "", nd_golden_axis_name(check->blamed[i]),
+                             strcmp(check->blamed[i], "sdk") == 0 && has_two
+                                 ? " (QAIRT or ONNX Runtime: both changed)"
+                                 : "");
+    } else if (strcmp(check->verdict, "differs") == 0) {
+        nd_strbuf_puts(&verdict, ", although nothing is known to have changed");
+    }
     if (!check->has_entry) {
         nd_summary_put(out, layout->width, 0, 2,
                        "%s: %s: the store has no entry of this model and these probes", verdict.text, name);
@@ -625,17 +610,6 @@ enum nd_status nd_report_golden_check_text(const struct nd_golden_check *check, 
 
 /* ---- list and prune ---- */
 
-static json_t *entry_row(const struct nd_golden_entry *entry, bool is_brief)
-{
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "entry",
-                     json_sprintf("%.12s", entry->id), "label", nd_json_string(entry->label), "chipset",
-                     nd_json_string(entry->chipset), "sdk", nd_json_string(entry->sdk), "model",
-                     nd_json_string(entry->model), "date", json_sprintf(is_brief ? "%.10s" : "%s", entry->date),
-                     "status", nd_json_string(entry->status), "tensors", nd_int(entry->n_tensors), "probes",
-                     nd_int(entry->n_probes), "store", nd_json_string(entry->kept), "note",
-                     nd_json_string(entry->note));
-}
-
 /* A row for each entry, in new memory. */
 static enum nd_status list_entries(const struct nd_golden *store, bool is_brief, json_t **rows,
                                    size_t *n_failed, struct nd_error *err)
@@ -645,7 +619,14 @@ static enum nd_status list_entries(const struct nd_golden *store, bool is_brief,
         ND_CLEANUP(nd_golden_entry_deinit) struct nd_golden_entry entry = {0};
         ND_TRY(nd_golden_entry(store, i, &entry, err));
         *n_failed += strcmp(entry.status, "complete") != 0;
-        nd_tree_append(*rows, entry_row(&entry, is_brief));
+        nd_tree_append(*rows, json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "entry",
+                                        json_sprintf("%.12s", entry.id), "label", nd_json_string(entry.label),
+                                        "chipset", nd_json_string(entry.chipset), "sdk",
+                                        nd_json_string(entry.sdk), "model", nd_json_string(entry.model), "date",
+                                        json_sprintf(is_brief ? "%.10s" : "%s", entry.date), "status",
+                                        nd_json_string(entry.status), "tensors", nd_int(entry.n_tensors),
+                                        "probes", nd_int(entry.n_probes), "store", nd_json_string(entry.kept),
+                                        "note", nd_json_string(entry.note)));
     }
     return ND_OK;
 }
@@ -704,21 +685,6 @@ enum nd_status nd_report_golden_pruning_text(const struct nd_golden_pruning *pru
 
 /* ---- another runtime ---- */
 
-static void put_upgrade(struct nd_table *table, const struct nd_golden_upgrade *upgrade)
-{
-    const struct nd_golden_difference *d = &upgrade->check.difference;
-    char cell[ND_UPGRADE_BYTES];
-    nd_table_add(table, upgrade->chipset);
-    nd_table_add(table, upgrade->check.has_entry ? upgrade->check.entry.sdk : "");
-    nd_table_add(table, word_of(upgrade->check.verdict));
-    nd_table_add(table, upgrade_changed(upgrade, cell));
-    nd_table_add(table, upgrade_accuracy(upgrade, cell));
-    if (d->n_different > 0)
-        nd_table_addf(table, "%s (%s)", d->different[0].name, d->different[0].op_types);
-    else
-        nd_table_add(table, "");
-}
-
 /* The verdict of all, then a row for each chipset. */
 static void put_upgrades(struct nd_strbuf *out, const struct nd_golden_upgrade *upgrades, size_t n,
                          size_t width)
@@ -745,8 +711,20 @@ static void put_upgrades(struct nd_strbuf *out, const struct nd_golden_upgrade *
         table.is_left[i] = true;
         nd_table_add(&table, titles[i]);
     }
-    for (size_t i = 0; i < n; i++)
-        put_upgrade(&table, &upgrades[i]);
+    for (size_t i = 0; i < n; i++) {
+        const struct nd_golden_upgrade *upgrade = &upgrades[i];
+        const struct nd_golden_difference *d = &upgrade->check.difference;
+        char cell[ND_UPGRADE_BYTES];
+        nd_table_add(&table, upgrade->chipset);
+        nd_table_add(&table, upgrade->check.has_entry ? upgrade->check.entry.sdk : "");
+        nd_table_add(&table, word_of(upgrade->check.verdict));
+        nd_table_add(&table, upgrade_changed(upgrade, cell));
+        nd_table_add(&table, upgrade_accuracy(upgrade, cell));
+        if (d->n_different > 0)
+            nd_table_addf(&table, "%s (%s)", d->different[0].name, d->different[0].op_types);
+        else
+            nd_table_add(&table, "");
+    }
     nd_table_render_panels(&table, 1, out);
 }
 

@@ -34,24 +34,6 @@ const char *nd_history_letter(size_t value, char buf[static ND_HISTORY_LETTER_BY
 
 /* ---- JSON ---- */
 
-static void put_cells(struct nd_json *json, const struct nd_golden_chart *chart)
-{
-    ND_JSON_LIST(json, "cells", k, chart->chipsets.n * chart->sdks.n) {
-        const struct nd_golden_cell *cell = &chart->cells[k];
-        if (cell->n_accepted == 0)
-            continue;
-        nd_json_open(json, NULL, '{');
-        nd_json_text(json, "chipset", chart->chipsets.items[k / chart->sdks.n]);
-        nd_json_text(json, "sdk", chart->sdks.items[k % chart->sdks.n]);
-        nd_json_text(json, "entry", cell->id);
-        nd_json_count(json, "accepted", cell->n_accepted);
-        nd_json_bool(json, "failed", cell->has_failed);
-        nd_json_bool(json, "repeatable", !cell->is_unstable);
-        nd_json_index(json, "value", cell->value);
-        nd_json_close(json, '}');
-    }
-}
-
 static void put_steps(struct nd_json *json, const struct nd_golden_chart *chart)
 {
     ND_JSON_LIST(json, "steps", i, chart->n_steps) {
@@ -78,7 +60,20 @@ static void put_chart(struct nd_json *json, const struct nd_golden_chart *chart)
     nd_json_texts(json, "probes", chart->probes.items, chart->probes.n);
     nd_json_texts(json, "chipsets", chart->chipsets.items, chart->chipsets.n);
     nd_json_texts(json, "sdks", chart->sdks.items, chart->sdks.n);
-    put_cells(json, chart);
+    ND_JSON_LIST(json, "cells", k, chart->chipsets.n * chart->sdks.n) {
+        const struct nd_golden_cell *cell = &chart->cells[k];
+        if (cell->n_accepted == 0)
+            continue;
+        nd_json_open(json, NULL, '{');
+        nd_json_text(json, "chipset", chart->chipsets.items[k / chart->sdks.n]);
+        nd_json_text(json, "sdk", chart->sdks.items[k % chart->sdks.n]);
+        nd_json_text(json, "entry", cell->id);
+        nd_json_count(json, "accepted", cell->n_accepted);
+        nd_json_bool(json, "failed", cell->has_failed);
+        nd_json_bool(json, "repeatable", !cell->is_unstable);
+        nd_json_index(json, "value", cell->value);
+        nd_json_close(json, '}');
+    }
     put_steps(json, chart);
     ND_JSON_LIST(json, "tensors", t, chart->n_tensors) {
         nd_json_open(json, NULL, '{');
@@ -283,38 +278,21 @@ static void put_standing(struct nd_strbuf *out, size_t width, const char *what,
     out->failed = out->failed || line.failed;
 }
 
-static void put_next(struct nd_strbuf *out, size_t width, const struct nd_triage *triage, const char *field)
-{
-    const char *model = triage->nearest != SIZE_MAX ? triage->standings[triage->nearest].entry.model : NULL;
-    if (triage->is_bundle)
-        nd_summary_put_explain(out, width,
-                               "with the capture that the bundle was made of (ask for it), to find the cause",
-                               "CAPTURE.h5", model);
-    else
-        nd_summary_put_explain(out, width, "to find the cause", field, model);
-}
-
-static void put_triage_headline(struct nd_strbuf *out, size_t width, const struct nd_triage *triage,
-                                const char *field)
-{
-    const char *verdict = triage->verdict;
-    if (strcmp(verdict, "known") == 0)
-        nd_summary_put(out, width, 0, 2, "KNOWN: %s has the values of an accepted capture", field);
-    else if (strcmp(verdict, "new") == 0)
-        nd_summary_put(out, width, 0, 2, "NEW: %s has values that were never accepted%s%s", field,
-                       triage->n_equal > 0 ? " for its chipset, " : "",
-                       triage->n_equal > 0 ? triage->chipset : "");
-    else
-        nd_summary_put(out, width, 0, 2, "%s: %s: the store has no entry of this model and these probes",
-                       strcmp(verdict, "not comparable") == 0 ? "NOT COMPARABLE" : verdict, field);
-}
-
 enum nd_status nd_report_triage_text(const struct nd_triage *triage, const char *field, size_t width,
                                      char **out, struct nd_error *err)
 {
     struct nd_strbuf buf = {0};
     width = nd_summary_width(width);
-    put_triage_headline(&buf, width, triage, field);
+    const char *verdict = triage->verdict;
+    if (strcmp(verdict, "known") == 0)
+        nd_summary_put(&buf, width, 0, 2, "KNOWN: %s has the values of an accepted capture", field);
+    else if (strcmp(verdict, "new") == 0)
+        nd_summary_put(&buf, width, 0, 2, "NEW: %s has values that were never accepted%s%s", field,
+                       triage->n_equal > 0 ? " for its chipset, " : "",
+                       triage->n_equal > 0 ? triage->chipset : "");
+    else
+        nd_summary_put(&buf, width, 0, 2, "%s: %s: the store has no entry of this model and these probes",
+                       strcmp(verdict, "not comparable") == 0 ? "NOT COMPARABLE" : verdict, field);
     if (triage->failure.has_failed)
         nd_summary_put(&buf, width, 2, 4, "the device failed at stage '%s' [ND-%lld]", triage->failure.stage,
                        (long long)triage->failure.code);
@@ -326,7 +304,14 @@ enum nd_status nd_report_triage_text(const struct nd_triage *triage, const char 
             put_standing(&buf, width, "closer in its values, but of a different chipset: ",
                          &triage->standings[triage->closer]);
     }
-    if (triage->nearest != SIZE_MAX || triage->n_equal == 0)
-        put_next(&buf, width, triage, field);
+    if (triage->nearest != SIZE_MAX || triage->n_equal == 0) {
+        const char *model = triage->nearest != SIZE_MAX ? triage->standings[triage->nearest].entry.model : NULL;
+        if (triage->is_bundle)
+            nd_summary_put_explain(
+                &buf, width, "with the capture that the bundle was made of (ask for it), to find the cause",
+                "CAPTURE.h5", model);
+        else
+            nd_summary_put_explain(&buf, width, "to find the cause", field, model);
+    }
     return nd_text_end(&buf, out, err);
 }

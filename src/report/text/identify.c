@@ -44,20 +44,6 @@ static void say_class(struct words *w, const struct nd_identify_result *r, size_
         say(w, ")");
 }
 
-static void say_set(struct words *w, const struct nd_identify_result *r)
-{
-    size_t n = 0;
-    for (size_t p = nd_identified_next_class(r, SIZE_MAX); p != SIZE_MAX; p = nd_identified_next_class(r, p)) {
-        if (n < MAX_CLASSES) {
-            say(w, "%s", n > 0 ? "; or " : "");
-            say_class(w, r, p);
-        }
-        n++;
-    }
-    if (n > MAX_CLASSES)
-        say(w, "; or %zu more", n - MAX_CLASSES);
-}
-
 static size_t count_classes(const struct nd_identify_result *r)
 {
     size_t n = 0;
@@ -91,7 +77,16 @@ static void say_answer(struct words *w, const struct nd_answer *answer)
         say(w, "one of %zu: ", n_classes);
     if (is(answer, "single"))
         say(w, "single: ");
-    say_set(w, r);
+    size_t n = 0;
+    for (size_t p = nd_identified_next_class(r, SIZE_MAX); p != SIZE_MAX; p = nd_identified_next_class(r, p)) {
+        if (n < MAX_CLASSES) {
+            say(w, "%s", n > 0 ? "; or " : "");
+            say_class(w, r, p);
+        }
+        n++;
+    }
+    if (n > MAX_CLASSES)
+        say(w, "; or %zu more", n - MAX_CLASSES);
     say(w, "; %" PRIu64 " values, %" PRIu64 " deciding, %" PRIu64 " exception%s", r->n, r->n_deciding,
         answer->exceptions, answer->exceptions == 1 ? "" : "s");
     if (!isnan(answer->explained))

@@ -65,17 +65,6 @@ static json_t *summary(const struct nd_latency *l)
 
 enum { MAX_RUNS = 2000 }; /* in the JSON: of more, every n-th. Chosen: more than a screen has columns */
 
-/* null where they were not given. */
-static void add_runs(json_t *row, const struct nd_latency_series *entry)
-{
-    size_t every = entry->n_us > MAX_RUNS ? (entry->n_us + MAX_RUNS - 1) / MAX_RUNS : 1;
-    json_t *list = entry->us != NULL ? json_array() : json_null();
-    for (size_t i = 0; entry->us != NULL && i < entry->n_us; i += every)
-        nd_tree_append(list, nd_json_known(entry->us[i]));
-    nd_tree_set(row, "runs_us", list);
-    nd_tree_set(row, "runs_us_every", json_integer((json_int_t)every));
-}
-
 static json_t *series_json(const struct nd_latency_series *entry)
 {
     const struct nd_latency *l = &entry->latency;
@@ -88,8 +77,15 @@ static json_t *series_json(const struct nd_latency_series *entry)
         (json_int_t)l->n_warm_up, "warm_up_median_us", nd_json_known(l->warm_up_median_us), "timed_runs",
         (json_int_t)l->n_timed, "timed", summary(l), "evidence", evidence(l), "modes", modes(l), "changes",
         changes(l), "join", join(entry));
-    if (row != NULL)
-        add_runs(row, entry);
+    if (row != NULL) {
+        /* null where they were not given. */
+        size_t every = entry->n_us > MAX_RUNS ? (entry->n_us + MAX_RUNS - 1) / MAX_RUNS : 1;
+        json_t *list = entry->us != NULL ? json_array() : json_null();
+        for (size_t i = 0; entry->us != NULL && i < entry->n_us; i += every)
+            nd_tree_append(list, nd_json_known(entry->us[i]));
+        nd_tree_set(row, "runs_us", list);
+        nd_tree_set(row, "runs_us_every", json_integer((json_int_t)every));
+    }
     return row;
 }
 
@@ -157,26 +153,6 @@ static void put_summary(struct nd_strbuf *out, const struct nd_latency *l,
         nd_strbuf_printf(out, "  the timer ticks every %.4g us\n", l->tick_us);
 }
 
-static void put_modes(struct nd_strbuf *out, const struct nd_latency *l)
-{
-    if (l->is_bimodal)
-        nd_strbuf_printf(out, "  two modes: %.3g %% of the runs around %.5g us, %.3g %% around %.5g us\n",
-                         100 * l->modes[0].weight, l->modes[0].median_us, 100 * l->modes[1].weight,
-                         l->modes[1].median_us);
-    if (l->n_tail > 0)
-        nd_strbuf_printf(out, "  %zu run%s far from the rest (a tail, not a mode)\n", l->n_tail,
-                         l->n_tail == 1 ? "" : "s");
-    if (!isnan(l->delta_bic))
-        nd_strbuf_printf(out,
-                         "  for two kinds of run: BIC %+.4g (10), Ashman's D %.3g (2), smaller part %.2g %% "
-                         "(5); dip %.3g (%.3g)\n",
-                         l->delta_bic, l->ashman_d, 100 * l->minor_weight, l->dip, l->dip_limit);
-    if (l->n_thin > 1)
-        nd_strbuf_printf(out,
-                         "  for that only one run in %zu was looked at, since runs resemble the one before\n",
-                         l->n_thin);
-}
-
 static void put_changes(struct nd_strbuf *out, const struct nd_latency *l, size_t most)
 {
     for (size_t i = 0; i < l->n_changes && i < most; i++) {
@@ -224,7 +200,22 @@ static void put_series(struct nd_strbuf *out, const struct nd_latency_series *en
     put_runs(out, l);
     if (l->n_timed > 0)
         put_summary(out, l, options);
-    put_modes(out, l);
+    if (l->is_bimodal)
+        nd_strbuf_printf(out, "  two modes: %.3g %% of the runs around %.5g us, %.3g %% around %.5g us\n",
+                         100 * l->modes[0].weight, l->modes[0].median_us, 100 * l->modes[1].weight,
+                         l->modes[1].median_us);
+    if (l->n_tail > 0)
+        nd_strbuf_printf(out, "  %zu run%s far from the rest (a tail, not a mode)\n", l->n_tail,
+                         l->n_tail == 1 ? "" : "s");
+    if (!isnan(l->delta_bic))
+        nd_strbuf_printf(out,
+                         "  for two kinds of run: BIC %+.4g (10), Ashman's D %.3g (2), smaller part %.2g %% "
+                         "(5); dip %.3g (%.3g)\n",
+                         l->delta_bic, l->ashman_d, 100 * l->minor_weight, l->dip, l->dip_limit);
+    if (l->n_thin > 1)
+        nd_strbuf_printf(out,
+                         "  for that only one run in %zu was looked at, since runs resemble the one before\n",
+                         l->n_thin);
     put_changes(out, l, SIZE_MAX);
     put_join(out, entry);
     if (l->verdict == ND_LATENCY_TOO_FEW)
@@ -267,25 +258,6 @@ static json_t *number(double value, int digits, const char *unit)
     return isnan(value) ? json_string("-") : json_sprintf("%.*g %s", digits, value, unit);
 }
 
-static void put_table(struct nd_strbuf *out, const struct nd_latency_series *series, size_t n)
-{
-    static const struct nd_report_column columns[] = {
-        {"file", "FILE"}, {"probe", "PROBE"}, {"timed", "TIMED"},     {"median", "MEDIAN"}, {"p99", "P99"},
-        {"cv", "CV"},     {"modes", "MODES"}, {"verdict", "VERDICT"}, {NULL, NULL}};
-    json_auto_t *rows = json_array();
-    for (size_t i = 0; i < n; i++) {
-        const struct nd_latency_series *e = &series[i];
-        const struct nd_latency *l = &e->latency;
-        nd_tree_append(rows,
-                       json_pack("{s:o, s:o, s:I, s:o, s:o, s:o, s:i, s:s}", "file", nd_json_string(e->file),
-                                 "probe", nd_json_string(e->probe != NULL ? e->probe : "-"), "timed",
-                                 (json_int_t)l->n_timed, "median", number(l->median_us, 5, "us"), "p99",
-                                 number(l->p99_us, 5, "us"), "cv", number(100 * l->cv, 3, "%"), "modes",
-                                 l->is_bimodal ? 2 : 1, "verdict", nd_latency_verdict_name(l->verdict)));
-    }
-    nd_rows_put(out, rows, columns);
-}
-
 enum nd_status nd_report_latency_text(const struct nd_latency_series *series, size_t n,
                                       const struct nd_latency_options *options, char **out,
                                       struct nd_error *err)
@@ -296,8 +268,23 @@ enum nd_status nd_report_latency_text(const struct nd_latency_series *series, si
         put_series(&buf, &series[i], options);
         n_min = series[i].latency.n_timed < n_min ? series[i].latency.n_timed : n_min;
     }
-    if (n > 1)
-        put_table(&buf, series, n);
+    if (n > 1) {
+        static const struct nd_report_column columns[] = {
+            {"file", "FILE"}, {"probe", "PROBE"}, {"timed", "TIMED"},     {"median", "MEDIAN"}, {"p99", "P99"},
+            {"cv", "CV"},     {"modes", "MODES"}, {"verdict", "VERDICT"}, {NULL, NULL}};
+        json_auto_t *rows = json_array();
+        for (size_t i = 0; i < n; i++) {
+            const struct nd_latency_series *e = &series[i];
+            const struct nd_latency *l = &e->latency;
+            nd_tree_append(
+                rows, json_pack("{s:o, s:o, s:I, s:o, s:o, s:o, s:i, s:s}", "file", nd_json_string(e->file),
+                                "probe", nd_json_string(e->probe != NULL ? e->probe : "-"), "timed",
+                                (json_int_t)l->n_timed, "median", number(l->median_us, 5, "us"), "p99",
+                                number(l->p99_us, 5, "us"), "cv", number(100 * l->cv, 3, "%"), "modes",
+                                l->is_bimodal ? 2 : 1, "verdict", nd_latency_verdict_name(l->verdict)));
+        }
+        nd_rows_put(&buf, rows, columns);
+    }
     put_rule(&buf, options, n_min);
     return nd_text_end(&buf, out, err);
 }

@@ -9,39 +9,35 @@
 
 /* ---- JSON ---- */
 
-static json_t *rule_json(const struct nd_lint_rule *rule)
-{
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:b}", "id", rule->id, "level",
-                     nd_lint_level_name(rule->level), "what", rule->what, "why", rule->why, "where",
-                     rule->where, "cost", rule->cost, "mend", rule->mend, "evidence", rule->evidence,
-                     "mended_by_fix", (int)rule->is_mended);
-}
-
 static json_t *rules_json(void)
 {
     size_t n;
     const struct nd_lint_rule *rules = nd_lint_rules(&n);
     json_t *list = json_array();
-    for (size_t i = 0; i < n; i++)
-        nd_tree_append(list, rule_json(&rules[i]));
+    for (size_t i = 0; i < n; i++) {
+        nd_tree_append(list,
+                       json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:b}", "id", rules[i].id, "level",
+                                 nd_lint_level_name(rules[i].level), "what", rules[i].what, "why", rules[i].why,
+                                 "where", rules[i].where, "cost", rules[i].cost, "mend", rules[i].mend,
+                                 "evidence", rules[i].evidence, "mended_by_fix", (int)rules[i].is_mended));
+    }
     return list;
-}
-
-static json_t *finding_json(const struct nd_lint_finding *finding)
-{
-    return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:b, s:o, s:o}", "rule", finding->rule->id, "level",
-                     nd_lint_level_name(finding->rule->level), "tensor", nd_json_string(finding->tensor),
-                     "node", nd_json_string(finding->node), "operator", nd_json_string(finding->op_type),
-                     "message", nd_json_string(finding->message), "effect_lsb",
-                     nd_json_known(finding->effect_lsb), "mended", (int)finding->is_mended, "change",
-                     nd_or_null(finding->change), "obstacle", nd_or_null(finding->obstacle));
 }
 
 enum nd_status nd_report_lint_json(const struct nd_lint *lint, char **out, struct nd_error *err)
 {
     json_t *findings = json_array();
-    for (size_t i = 0; i < lint->n_findings; i++)
-        nd_tree_append(findings, finding_json(&lint->findings[i]));
+    for (size_t i = 0; i < lint->n_findings; i++) {
+        const struct nd_lint_finding *finding = &lint->findings[i];
+        nd_tree_append(
+            findings,
+            json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:b, s:o, s:o}", "rule", finding->rule->id, "level",
+                      nd_lint_level_name(finding->rule->level), "tensor", nd_json_string(finding->tensor),
+                      "node", nd_json_string(finding->node), "operator", nd_json_string(finding->op_type),
+                      "message", nd_json_string(finding->message), "effect_lsb",
+                      nd_json_known(finding->effect_lsb), "mended", (int)finding->is_mended, "change",
+                      nd_or_null(finding->change), "obstacle", nd_or_null(finding->obstacle)));
+    }
     json_t *counts =
         json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "layers", nd_int(lint->n_layers), "qoperators",
                   nd_int(lint->n_qoperators), "errors", nd_int(lint->n_errors), "warnings",
@@ -82,22 +78,21 @@ static json_t *sarif_rules(void)
     return list;
 }
 
-/* The model is the file; within it the node is named, since a binary file has no lines. */
-static json_t *sarif_result(const struct nd_lint *lint, const struct nd_lint_finding *finding)
-{
-    return json_pack("{s:s, s:s, s:o, s:[{s:{s:{s:o}}, s:[{s:o, s:o, s:s}]}], s:{s:b, s:o}}", "ruleId",
-                     finding->rule->id, "level", nd_lint_level_name(finding->rule->level), "message",
-                     sarif_text(finding->message), "locations", "physicalLocation", "artifactLocation", "uri",
-                     nd_json_string(lint->model), "logicalLocations", "name", nd_json_string(finding->tensor),
-                     "fullyQualifiedName", nd_json_string(finding->node), "kind", "element", "properties",
-                     "mended", (int)finding->is_mended, "effect_lsb", nd_json_known(finding->effect_lsb));
-}
-
 enum nd_status nd_report_lint_sarif(const struct nd_lint *lint, char **out, struct nd_error *err)
 {
     json_t *results = json_array();
-    for (size_t i = 0; i < lint->n_findings; i++)
-        nd_tree_append(results, sarif_result(lint, &lint->findings[i]));
+    for (size_t i = 0; i < lint->n_findings; i++) {
+        /* The model is the file; within it the node is named, since a binary file has no lines. */
+        const struct nd_lint_finding *finding = &lint->findings[i];
+        nd_tree_append(results,
+                       json_pack("{s:s, s:s, s:o, s:[{s:{s:{s:o}}, s:[{s:o, s:o, s:s}]}], s:{s:b, s:o}}",
+                                 "ruleId", finding->rule->id, "level", nd_lint_level_name(finding->rule->level),
+                                 "message", sarif_text(finding->message), "locations", "physicalLocation",
+                                 "artifactLocation", "uri", nd_json_string(lint->model), "logicalLocations",
+                                 "name", nd_json_string(finding->tensor), "fullyQualifiedName",
+                                 nd_json_string(finding->node), "kind", "element", "properties", "mended",
+                                 (int)finding->is_mended, "effect_lsb", nd_json_known(finding->effect_lsb)));
+    }
     json_t *root =
         json_pack("{s:s, s:s, s:[{s:{s:{s:s, s:s, s:o}}, s:o}]}", "$schema",
                   "https://json.schemastore.org/sarif-2.1.0.json", "version", "2.1.0", "runs", "tool", "driver",
@@ -180,19 +175,6 @@ static json_t *rule_row(const struct nd_lint *lint, size_t first)
                      "worst", number, "first", nd_json_string(lint->findings[first].tensor));
 }
 
-static void say_rules(struct nd_report_screen *screen, const struct nd_lint *lint)
-{
-    static const struct nd_report_column columns[] = {
-        {"rule", "RULE"},       {"level", "LEVEL"},       {"n", "FOUND"}, {"mended", "MENDED"},
-        {"worst", "UP TO LSB"}, {"first", "FIRST LAYER"}, {NULL, NULL}};
-    json_t *rows = json_array();
-    for (size_t i = 0; i < lint->n_findings; i++)
-        if (i == 0 || lint->findings[i].rule != lint->findings[i - 1].rule)
-            nd_tree_append(rows, rule_row(lint, i));
-    nd_report_screen_put(screen, "\n");
-    nd_screen_rows(screen, rows, columns, "-v shows all");
-}
-
 /* The first finding that is left, in full: what is wrong, what it does, what to do. */
 static void say_first(struct nd_report_screen *screen, const struct nd_lint *lint)
 {
@@ -234,8 +216,17 @@ enum nd_status nd_report_lint_brief(const struct nd_lint *lint, size_t width, ch
 {
     struct nd_report_screen *screen = nd_report_screen_create(width);
     say_headline(screen, lint);
-    if (lint->n_findings > 0)
-        say_rules(screen, lint);
+    if (lint->n_findings > 0) {
+        static const struct nd_report_column columns[] = {
+            {"rule", "RULE"},       {"level", "LEVEL"},       {"n", "FOUND"}, {"mended", "MENDED"},
+            {"worst", "UP TO LSB"}, {"first", "FIRST LAYER"}, {NULL, NULL}};
+        json_t *rows = json_array();
+        for (size_t i = 0; i < lint->n_findings; i++)
+            if (i == 0 || lint->findings[i].rule != lint->findings[i - 1].rule)
+                nd_tree_append(rows, rule_row(lint, i));
+        nd_report_screen_put(screen, "\n");
+        nd_screen_rows(screen, rows, columns, "-v shows all");
+    }
     say_changes(screen, lint);
     say_first(screen, lint);
     return nd_report_screen_end(&screen, out, err);

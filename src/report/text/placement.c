@@ -51,19 +51,6 @@ static json_t *share_json(const struct nd_npu_share *share)
                      nd_json_known(share->npu_us), "all_us", nd_json_known(share->all_us));
 }
 
-static json_t *node_json(const struct nd_placed_node *node)
-{
-    return json_pack("{s:o, s:o, s:o, s:o, s:s, s:o, s:b, s:b, s:b, s:b, s:b, s:o, s:o, s:o, s:o}", "name",
-                     nd_json_string(node->name), "op_type", nd_json_string(node->op_type), "domain",
-                     nd_json_string(node->domain), "provider", nd_json_string(node->provider), "where",
-                     nd_where_name(node->where), "renamed_to", nd_json_string(node->renamed_to),
-                     "io_quantisation", node->is_io_quantisation, "constant", node->is_constant, "added",
-                     node->model_node == SIZE_MAX, "inferred", node->is_inferred, "contradicted",
-                     node->is_contradicted, "profile_provider", nd_json_string(node->profile_provider),
-                     "profile_us", nd_json_known(node->profile_us), "flops", nd_json_known(node->flops),
-                     "piece", index_or_null(node->piece));
-}
-
 static json_t *piece_json(const struct nd_placed_piece *piece)
 {
     return json_pack("{s:o, s:s, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "provider",
@@ -95,8 +82,20 @@ static json_t *device_json(const struct nd_placed_device *device)
     const char *failure = nd_capture_string(device->capture, "failure", "message");
     json_t *nodes = json_array(), *tensors = json_array(), *pieces = json_array(), *cuts = json_array();
     json_t *events = json_array(), *problems = json_array();
-    for (size_t i = 0; i < report->n_nodes; i++)
-        nd_tree_append(nodes, node_json(&report->nodes[i]));
+    for (size_t i = 0; i < report->n_nodes; i++) {
+        const struct nd_placed_node *node = &report->nodes[i];
+        nd_tree_append(
+            nodes,
+            json_pack("{s:o, s:o, s:o, s:o, s:s, s:o, s:b, s:b, s:b, s:b, s:b, s:o, s:o, s:o, s:o}", "name",
+                      nd_json_string(node->name), "op_type", nd_json_string(node->op_type), "domain",
+                      nd_json_string(node->domain), "provider", nd_json_string(node->provider), "where",
+                      nd_where_name(node->where), "renamed_to", nd_json_string(node->renamed_to),
+                      "io_quantisation", node->is_io_quantisation, "constant", node->is_constant, "added",
+                      node->model_node == SIZE_MAX, "inferred", node->is_inferred, "contradicted",
+                      node->is_contradicted, "profile_provider", nd_json_string(node->profile_provider),
+                      "profile_us", nd_json_known(node->profile_us), "flops", nd_json_known(node->flops),
+                      "piece", index_or_null(node->piece)));
+    }
     for (size_t i = 0; i < report->n_tensors; i++)
         nd_tree_append(tensors, json_pack("{s:o, s:o, s:s}", "name", nd_json_string(report->tensors[i].name),
                                           "provider", nd_json_string(report->tensors[i].provider), "where",
@@ -335,20 +334,6 @@ static void put_piece(struct nd_strbuf *out, const struct nd_placement_report *r
                      piece->is_io_quantisation ? " (quantisation of an input or output, as intended)" : "");
 }
 
-static void put_cut(struct nd_strbuf *out, const struct nd_placed_cut *cut)
-{
-    nd_strbuf_printf(out, "    %zu -> %zu  ", cut->from + 1, cut->to + 1);
-    if (cut->n_unsized < cut->n_tensors)
-        put_bytes(out, cut->bytes);
-    if (cut->n_unsized > 0)
-        nd_strbuf_printf(out, "%s%zu of unknown size", cut->n_unsized < cut->n_tensors ? " and " : "",
-                         cut->n_unsized);
-    nd_strbuf_printf(out, " per inference: '%s'", cut->tensor);
-    if (cut->n_tensors > 1)
-        nd_strbuf_printf(out, " and %zu more", cut->n_tensors - 1);
-    nd_strbuf_puts(out, "\n");
-}
-
 static void put_pieces(struct nd_strbuf *out, const struct nd_placement_report *report, bool is_verbose)
 {
     size_t n_npu = 0, n_shown = is_verbose ? SIZE_MAX : SHOWN_PIECES;
@@ -364,30 +349,21 @@ static void put_pieces(struct nd_strbuf *out, const struct nd_placement_report *
         nd_strbuf_printf(out, "    and %zu more (-v)\n", report->n_pieces - n_shown);
     if (report->n_cuts > 0)
         nd_strbuf_puts(out, "  handed from piece to piece:\n");
-    for (size_t i = 0; i < report->n_cuts && i < n_shown; i++)
-        put_cut(out, &report->cuts[i]);
+    for (size_t i = 0; i < report->n_cuts && i < n_shown; i++) {
+        const struct nd_placed_cut *cut = &report->cuts[i];
+        nd_strbuf_printf(out, "    %zu -> %zu  ", cut->from + 1, cut->to + 1);
+        if (cut->n_unsized < cut->n_tensors)
+            put_bytes(out, cut->bytes);
+        if (cut->n_unsized > 0)
+            nd_strbuf_printf(out, "%s%zu of unknown size", cut->n_unsized < cut->n_tensors ? " and " : "",
+                             cut->n_unsized);
+        nd_strbuf_printf(out, " per inference: '%s'", cut->tensor);
+        if (cut->n_tensors > 1)
+            nd_strbuf_printf(out, " and %zu more", cut->n_tensors - 1);
+        nd_strbuf_puts(out, "\n");
+    }
     if (report->n_cuts > n_shown)
         nd_strbuf_printf(out, "    and %zu more (-v)\n", report->n_cuts - n_shown);
-}
-
-static void put_node(struct nd_strbuf *out, const struct nd_placed_node *node)
-{
-    char buf[48];
-    nd_strbuf_printf(out, "    %s '%s'", node->op_type, node->name);
-    if (node->where != ND_WHERE_UNKNOWN)
-        nd_strbuf_printf(out, ": %s", short_name(node->provider, buf));
-    if (!isnan(node->flops))
-        nd_strbuf_printf(out, ", %.6g FLOPs", node->flops);
-    if (!isnan(node->profile_us)) {
-        nd_strbuf_puts(out, ", ");
-        put_time(out, node->profile_us);
-        nd_strbuf_puts(out, " per run");
-    }
-    if (node->model_node == SIZE_MAX)
-        nd_strbuf_puts(out, " (added by the runtime)");
-    if (node->is_contradicted)
-        nd_strbuf_printf(out, " (but the profile says %s)", node->profile_provider);
-    nd_strbuf_puts(out, "\n");
 }
 
 static bool is_unknown(const struct nd_placed_node *node)
@@ -404,8 +380,25 @@ static void put_nodes(struct nd_strbuf *out, const struct nd_placement_report *r
             continue;
         if (n == 0)
             nd_strbuf_printf(out, "  %s:\n", title);
-        if (n++ < SHOWN_NODES || is_verbose)
-            put_node(out, &report->nodes[i]);
+        if (n++ < SHOWN_NODES || is_verbose) {
+            const struct nd_placed_node *node = &report->nodes[i];
+            char buf[48];
+            nd_strbuf_printf(out, "    %s '%s'", node->op_type, node->name);
+            if (node->where != ND_WHERE_UNKNOWN)
+                nd_strbuf_printf(out, ": %s", short_name(node->provider, buf));
+            if (!isnan(node->flops))
+                nd_strbuf_printf(out, ", %.6g FLOPs", node->flops);
+            if (!isnan(node->profile_us)) {
+                nd_strbuf_puts(out, ", ");
+                put_time(out, node->profile_us);
+                nd_strbuf_puts(out, " per run");
+            }
+            if (node->model_node == SIZE_MAX)
+                nd_strbuf_puts(out, " (added by the runtime)");
+            if (node->is_contradicted)
+                nd_strbuf_printf(out, " (but the profile says %s)", node->profile_provider);
+            nd_strbuf_puts(out, "\n");
+        }
     }
     if (n > SHOWN_NODES && !is_verbose)
         nd_strbuf_printf(out, "    and %zu more (-v)\n", n - SHOWN_NODES);
@@ -425,22 +418,6 @@ static bool has_places(const struct nd_placed_device *device)
     return report->is_npu && is_any;
 }
 
-/* Operators of the model and, apart from them, quantisers and what a layout pass added. */
-static void put_fallen(struct nd_strbuf *out, const struct nd_npu_share *share, size_t n_fell_back)
-{
-    size_t n_others = n_fell_back > share->n_off ? n_fell_back - share->n_off : 0;
-    size_t n_all = share->n_npu + share->n_off + share->n_unknown;
-    if (share->n_off == 0)
-        nd_strbuf_printf(out, "%zu quantiser%s, but none of %zu operators, %s not on the NPU", n_others,
-                         n_others == 1 ? "" : "s", n_all, n_others == 1 ? "is" : "are");
-    else
-        nd_strbuf_printf(out, "%zu of %zu operators ", share->n_off, n_all);
-    if (share->n_off > 0 && n_others > 0)
-        nd_strbuf_printf(out, "(and %zu quantiser%s around them) ", n_others, n_others == 1 ? "" : "s");
-    if (share->n_off > 0)
-        nd_strbuf_printf(out, "%s not on the NPU", share->n_off == 1 ? "is" : "are");
-}
-
 /* What the device did, in half a sentence. */
 static void put_state(struct nd_strbuf *out, const struct nd_placed_device *device)
 {
@@ -457,32 +434,24 @@ static void put_state(struct nd_strbuf *out, const struct nd_placed_device *devi
         nd_strbuf_puts(out, "no NPU");
     else if (report->n_nodes == 0)
         nd_strbuf_puts(out, "not known: the capture does not say where any node ran");
-    else if (n_fell_back > 0)
-        put_fallen(out, &report->share, n_fell_back);
-    else if (report->share.n_unknown > 0)
+    else if (n_fell_back > 0) {
+        /* Operators of the model and, apart from them, quantisers and what a layout pass added. */
+        const struct nd_npu_share *share = &report->share;
+        size_t n_others = n_fell_back > share->n_off ? n_fell_back - share->n_off : 0;
+        size_t n_all = share->n_npu + share->n_off + share->n_unknown;
+        if (share->n_off == 0)
+            nd_strbuf_printf(out, "%zu quantiser%s, but none of %zu operators, %s not on the NPU", n_others,
+                             n_others == 1 ? "" : "s", n_all, n_others == 1 ? "is" : "are");
+        else
+            nd_strbuf_printf(out, "%zu of %zu operators ", share->n_off, n_all);
+        if (share->n_off > 0 && n_others > 0)
+            nd_strbuf_printf(out, "(and %zu quantiser%s around them) ", n_others, n_others == 1 ? "" : "s");
+        if (share->n_off > 0)
+            nd_strbuf_printf(out, "%s not on the NPU", share->n_off == 1 ? "is" : "are");
+    } else if (report->share.n_unknown > 0)
         nd_strbuf_puts(out, "nothing is known to have left the NPU");
     else
         nd_strbuf_puts(out, "all on the NPU");
-}
-
-static void put_device(struct nd_strbuf *out, const struct nd_placed_device *device, bool is_verbose)
-{
-    const struct nd_placement_report *report = device->report;
-    const char *chipset = nd_capture_string(device->capture, "device", "chipset");
-    nd_strbuf_printf(out, "%s%s%s%s: ", device->label, chipset != NULL ? " (" : "",
-                     chipset != NULL ? chipset : "", chipset != NULL ? ")" : "");
-    put_state(out, device);
-    nd_strbuf_puts(out, "\n");
-    if (has_places(device)) {
-        put_share(out, device);
-        put_pieces(out, report, is_verbose);
-        put_nodes(out, report, is_verbose, "not on the NPU", is_fell_back);
-        if (is_verbose)
-            put_nodes(out, report, is_verbose, "of unknown place", is_unknown);
-        put_nodes(out, report, is_verbose, "contradicted by the profile", is_contradicted);
-    }
-    for (size_t i = 0; i < report->n_problems; i++)
-        nd_strbuf_printf(out, "  note: %s\n", report->problems[i]);
 }
 
 /* ---- the answer ---- */
@@ -602,8 +571,25 @@ enum nd_status nd_report_placement_text(const struct nd_placed_device *devices, 
 {
     struct nd_strbuf buf = {0};
     put_matrix(&buf, devices, n);
-    for (size_t d = 0; d < n; d++)
-        put_device(&buf, &devices[d], is_verbose);
+    for (size_t d = 0; d < n; d++) {
+        const struct nd_placed_device *device = &devices[d];
+        const struct nd_placement_report *report = device->report;
+        const char *chipset = nd_capture_string(device->capture, "device", "chipset");
+        nd_strbuf_printf(&buf, "%s%s%s%s: ", device->label, chipset != NULL ? " (" : "",
+                         chipset != NULL ? chipset : "", chipset != NULL ? ")" : "");
+        put_state(&buf, device);
+        nd_strbuf_puts(&buf, "\n");
+        if (has_places(device)) {
+            put_share(&buf, device);
+            put_pieces(&buf, report, is_verbose);
+            put_nodes(&buf, report, is_verbose, "not on the NPU", is_fell_back);
+            if (is_verbose)
+                put_nodes(&buf, report, is_verbose, "of unknown place", is_unknown);
+            put_nodes(&buf, report, is_verbose, "contradicted by the profile", is_contradicted);
+        }
+        for (size_t i = 0; i < report->n_problems; i++)
+            nd_strbuf_printf(&buf, "  note: %s\n", report->problems[i]);
+    }
     return nd_text_end(&buf, out, err);
 }
 
@@ -636,15 +622,6 @@ static const char *words_of(enum nd_execution verdict)
            : verdict == ND_EXECUTION_NOT_NPU ? "not by the NPU"
            : verdict == ND_EXECUTION_PARTLY  ? "partly by the NPU"
                                              : "not known where";
-}
-
-static void put_layer(struct nd_strbuf *out, const struct nd_explained_step *step,
-                      const struct nd_explained_execution *execution, size_t width)
-{
-    nd_explain_put_wrapped(out, width, 4, "'%s' (%s): %s%s%s", step->name, step->op_types,
-                           words_of(execution->verdict), execution->why_unknown != NULL ? ", " : "",
-                           execution->why_unknown != NULL ? execution->why_unknown : "");
-    put_evidence(out, execution, width);
 }
 
 /* A CPU's layer that was not computed by an NPU is where it should be. */
@@ -705,8 +682,12 @@ void nd_explain_put_execution(struct nd_strbuf *out, const struct nd_explanation
     for (size_t s = 0; s < e->n_steps; s++) {
         const struct nd_explained_execution *layer = &device->layers[s].execution;
         bool is_shown = with_layers ? layer->n_evidence > 0 : !is_whole(run) && is_odd(run, layer);
-        if (is_shown && (n++ < N_LISTED || with_layers))
-            put_layer(out, &e->steps[s], layer, width);
+        if (is_shown && (n++ < N_LISTED || with_layers)) {
+            nd_explain_put_wrapped(out, width, 4, "'%s' (%s): %s%s%s", e->steps[s].name, e->steps[s].op_types,
+                                   words_of(layer->verdict), layer->why_unknown != NULL ? ", " : "",
+                                   layer->why_unknown != NULL ? layer->why_unknown : "");
+            put_evidence(out, layer, width);
+        }
     }
     if (n > N_LISTED && !with_layers)
         nd_strbuf_printf(out, "    and %zu more\n", n - N_LISTED);

@@ -1,6 +1,7 @@
 /* What fails its gate, what could not be compared, and what is odd about a device.
  * docs/reference/metrics.md#gates. */
 #include <math.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #include "core/memory.h"
@@ -68,33 +69,6 @@ static void put_lines(const struct nd_text_report *report, bool is_note, const c
     nd_text_put_more(report, n);
 }
 
-static void put_depths(const struct nd_text_report *report)
-{
-    static const char *const titles[] = {"device", "grows", "tensors", "first", "last", "error"};
-    const struct nd_comparison *c = report->comparison;
-    struct nd_table table = {
-        .n_columns = 6, .is_left = {true, true, [5] = true}, .max_width = {ND_TEXT_LABEL_MAX}};
-    nd_text_add_titles(&table, titles);
-    for (size_t i = 0; i < c->n_depths; i++) {
-        const struct nd_compared_depth *d = &c->depths[i];
-        if (strcmp(d->growth, "unknown") == 0)
-            continue;
-        nd_table_add(&table, c->devices[d->device].label);
-        if (strcmp(d->growth, "constant-rate") == 0)
-            nd_table_addf(&table, "%.4g times per tensor", d->factor);
-        else if (strcmp(d->growth, "none") == 0)
-            nd_table_add(&table, "no growth");
-        else
-            nd_table_add(&table, strcmp(d->growth, "linear") == 0 ? "linearly" : "as a square root");
-        nd_text_add_count(&table, d->n_tensors);
-        nd_text_add_short(&table, d->first);
-        nd_text_add_short(&table, d->last);
-        nd_table_add(&table, d->is_share ? "share of values that differ" : "relative error");
-    }
-    nd_text_put_table(report, &table, table.n_columns, 1,
-                      "\nhow the error grows over the tensors, in their order:");
-}
-
 /* Whether the probe comes near where half precision ends. Chosen: a quarter of it. */
 static void put_half_range(const struct nd_text_report *report)
 {
@@ -149,61 +123,59 @@ void nd_text_diagnoses(const struct nd_text_report *report)
     if (!report->details)
         return;
     put_signs(report);
-    put_depths(report);
+    static const char *const titles[] = {"device", "grows", "tensors", "first", "last", "error"};
+    const struct nd_comparison *c = report->comparison;
+    struct nd_table table = {
+        .n_columns = 6, .is_left = {true, true, [5] = true}, .max_width = {ND_TEXT_LABEL_MAX}};
+    nd_text_add_titles(&table, titles);
+    for (size_t i = 0; i < c->n_depths; i++) {
+        const struct nd_compared_depth *d = &c->depths[i];
+        if (strcmp(d->growth, "unknown") == 0)
+            continue;
+        nd_table_add(&table, c->devices[d->device].label);
+        if (strcmp(d->growth, "constant-rate") == 0)
+            nd_table_addf(&table, "%.4g times per tensor", d->factor);
+        else if (strcmp(d->growth, "none") == 0)
+            nd_table_add(&table, "no growth");
+        else
+            nd_table_add(&table, strcmp(d->growth, "linear") == 0 ? "linearly" : "as a square root");
+        nd_text_add_count(&table, d->n_tensors);
+        nd_text_add_short(&table, d->first);
+        nd_text_add_short(&table, d->last);
+        nd_table_add(&table, d->is_share ? "share of values that differ" : "relative error");
+    }
+    nd_text_put_table(report, &table, table.n_columns, 1,
+                      "\nhow the error grows over the tensors, in their order:");
     put_half_range(report);
 }
 
 /* Beyond this the chance is no number anybody needs (chosen): 2^20 is a million. */
 static const double chance_bits_shown = 20;
 
-static void put_predicate(const struct nd_text_report *report, const struct nd_compared_predicate *p)
-{
-    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf line = {0};
-    double bits = fmin(-p->log2_chance, chance_bits_shown);
-    nd_strbuf_puts(report->out, "  ");
-    nd_strbuf_puts(&line, p->text);
-    if (p->tensor == SIZE_MAX)
-        nd_strbuf_printf(&line, " (wrong: %s",
-                         report->comparison->has_gates
-                             ? "fails its gate"
-                             : "SQNR below 20 dB, more than 2 LSB off, or NaN or infinity on one side");
-    if (!isnan(p->log2_chance))
-        nd_strbuf_printf(&line, "%sby chance in less than 1 of %.0f)", p->tensor == SIZE_MAX ? "; " : " (",
-                         floor(exp2(bits)));
-    nd_text_put_wrapped(report, line.text != NULL ? line.text : "", 4);
-    nd_strbuf_puts(report->out, "\n");
-    report->out->failed = report->out->failed || line.failed;
-}
-
 void nd_text_predicates(const struct nd_text_report *report)
 {
     const struct nd_comparison *c = report->comparison;
     if (c->n_predicates > 0)
         nd_strbuf_puts(report->out, "\nwhere it is wrong:\n");
-    for (size_t i = 0; i < c->n_predicates && i < nd_text_list_limit(report); i++)
-        put_predicate(report, &c->predicates[i]);
+    for (size_t i = 0; i < c->n_predicates && i < nd_text_list_limit(report); i++) {
+        const struct nd_compared_predicate *p = &c->predicates[i];
+        ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf line = {0};
+        double bits = fmin(-p->log2_chance, chance_bits_shown);
+        nd_strbuf_puts(report->out, "  ");
+        nd_strbuf_puts(&line, p->text);
+        if (p->tensor == SIZE_MAX)
+            nd_strbuf_printf(&line, " (wrong: %s",
+                             report->comparison->has_gates
+                                 ? "fails its gate"
+                                 : "SQNR below 20 dB, more than 2 LSB off, or NaN or infinity on one side");
+        if (!isnan(p->log2_chance))
+            nd_strbuf_printf(&line, "%sby chance in less than 1 of %.0f)", p->tensor == SIZE_MAX ? "; " : " (",
+                             floor(exp2(bits)));
+        nd_text_put_wrapped(report, line.text != NULL ? line.text : "", 4);
+        nd_strbuf_puts(report->out, "\n");
+        report->out->failed = report->out->failed || line.failed;
+    }
     nd_text_put_more(report, c->n_predicates);
-}
-
-static void put_failing(const struct nd_text_report *report)
-{
-    const struct nd_comparison *c = report->comparison;
-    struct nd_table table = {
-        .n_columns = 4, .is_left = {true, true, true}, .max_width = {48, 32, ND_TEXT_LABEL_MAX}};
-    size_t n = 0;
-    for (size_t e = 0; e < c->n_tensors; e++)
-        for (size_t t = 1; t < c->n_devices; t++) {
-            const struct nd_difference *d = &c->tensors[e].pairs[t - 1].total.difference;
-            if (d->n_failing == 0 || n++ >= nd_text_list_limit(report))
-                continue;
-            nd_table_add(&table, c->tensors[e].name);
-            nd_table_add(&table, c->tensors[e].gate);
-            nd_table_add(&table, c->devices[t].label);
-            nd_table_addf(&table, "%llu of %llu", (unsigned long long)d->n_failing,
-                          (unsigned long long)d->n_elems);
-        }
-    nd_text_put_table(report, &table, 0, 1, "\nelements that fail their gate:");
-    nd_text_put_more(report, n);
 }
 
 /* The smallest tolerance that would let every failing tensor of a test pass. */
@@ -285,8 +257,25 @@ static void put_tolerances(const struct nd_text_report *report)
 
 void nd_text_gates(const struct nd_text_report *report)
 {
-    if (report->comparison->has_gates)
-        put_failing(report);
+    if (report->comparison->has_gates) {
+        const struct nd_comparison *c = report->comparison;
+        struct nd_table table = {
+            .n_columns = 4, .is_left = {true, true, true}, .max_width = {48, 32, ND_TEXT_LABEL_MAX}};
+        size_t n = 0;
+        for (size_t e = 0; e < c->n_tensors; e++)
+            for (size_t t = 1; t < c->n_devices; t++) {
+                const struct nd_difference *d = &c->tensors[e].pairs[t - 1].total.difference;
+                if (d->n_failing == 0 || n++ >= nd_text_list_limit(report))
+                    continue;
+                nd_table_add(&table, c->tensors[e].name);
+                nd_table_add(&table, c->tensors[e].gate);
+                nd_table_add(&table, c->devices[t].label);
+                nd_table_addf(&table, "%llu of %llu", (unsigned long long)d->n_failing,
+                              (unsigned long long)d->n_elems);
+            }
+        nd_text_put_table(report, &table, 0, 1, "\nelements that fail their gate:");
+        nd_text_put_more(report, n);
+    }
     if (report->comparison->has_gates || report->details)
         put_tolerances(report);
 }
@@ -458,5 +447,85 @@ void nd_text_failures(const struct nd_text_report *report)
         nd_strbuf_puts(report->out, c->devices[i].failure[0] != '\0' ? ": " : "");
         nd_text_put_wrapped(report, c->devices[i].failure, 4);
         nd_strbuf_puts(report->out, "\n");
+    }
+}
+
+/* ---- what repeats of a device say ---- */
+
+/* Outputs that are the same for every input: mostly a wrong input buffer, or a graph cut off from it. */
+void nd_text_stuck(const struct nd_text_report *report)
+{
+    const struct nd_comparison *c = report->comparison;
+    struct nd_table table = {.n_columns = 2, .is_left = {true, true}, .max_width = {ND_TEXT_NAME_MAX}};
+    for (size_t e = 0; e < c->n_tensors; e++) {
+        struct nd_strbuf labels = {0};
+        size_t n = 0;
+        for (size_t i = 0; i < c->n_devices && c->tensors[e].is_model_output; i++) {
+            if (!c->tensors[e].devices[i].is_stuck)
+                continue;
+            nd_strbuf_printf(&labels, "%s%s", n++ > 0 ? ", " : "", c->devices[i].label);
+        }
+        if (n > 0) {
+            nd_table_add(&table, c->tensors[e].name);
+            nd_table_add(&table, n == c->n_devices ? "every device" : labels.text != NULL ? labels.text : "");
+        }
+        table.failed = table.failed || labels.failed;
+        nd_strbuf_deinit(&labels);
+    }
+    nd_text_put_table(report, &table, 0, 1, "\nstuck outputs, the same for different inputs, on:");
+}
+
+/* The largest noise of a device, and where it begins. */
+struct noise {
+    size_t n_tensors, first;
+    uint64_t max_lsb;
+    double max_real;
+    bool has_lsb, has_real;
+};
+
+static struct noise sum_up_noise(const struct nd_comparison *c, size_t device)
+{
+    struct noise noise = {.first = SIZE_MAX};
+    for (size_t e = 0; e < c->n_tensors; e++) {
+        const struct nd_tensor_on_device *on = &c->tensors[e].devices[device];
+        if (on->n_unstable == 0)
+            continue;
+        noise.n_tensors++;
+        noise.first = noise.first == SIZE_MAX ? e : noise.first;
+        if (on->noise == NULL || !on->noise->has_values)
+            continue;
+        bool is_integer = on->noise->is_integer;
+        noise.has_lsb = noise.has_lsb || is_integer;
+        if (is_integer && on->noise->max_lsb > noise.max_lsb)
+            noise.max_lsb = on->noise->max_lsb;
+        if (!is_integer && on->noise->has_errors) {
+            noise.max_real = on->noise->abs.max > noise.max_real ? on->noise->abs.max : noise.max_real;
+            noise.has_real = true;
+        }
+    }
+    return noise;
+}
+
+void nd_text_not_repeatable(const struct nd_text_report *report)
+{
+    const struct nd_comparison *c = report->comparison;
+    char number[ND_NUMBER_BYTES];
+    for (size_t i = 0; i < c->n_devices; i++) {
+        struct noise noise = sum_up_noise(c, i);
+        struct nd_strbuf by = {0};
+        if (noise.n_tensors == 0)
+            continue;
+        if (noise.has_lsb)
+            nd_strbuf_printf(&by, " by up to %s LSB", nd_format_count(noise.max_lsb, number));
+        else if (noise.has_real)
+            nd_strbuf_printf(&by, " by up to %s", nd_format_short(noise.max_real, number));
+        const struct nd_compared_tensor *first = &c->tensors[noise.first];
+        nd_summary_put(
+            report->out, report->width, 0, 2,
+            "%s is not repeatable: run to run it differs%s in %zu of %zu tensors, first in '%s'%s%s%s.",
+            c->devices[i].label, by.text != NULL ? by.text : "", noise.n_tensors, c->n_tensors, first->name,
+            first->op_types[0] != '\0' ? " (" : "", first->op_types, first->op_types[0] != '\0' ? ")" : "");
+        report->out->failed = report->out->failed || by.failed;
+        nd_strbuf_deinit(&by);
     }
 }

@@ -29,23 +29,21 @@ static json_t *layer_json(const struct nd_promoted *promoted, const struct nd_pr
                      cost_json(&layer->cost));
 }
 
-static json_t *device_json(const struct nd_promoted_device *device)
-{
-    bool has_labels = device->n_labelled > 0;
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "device", nd_json_string(device->label), "before_db",
-                     nd_json_known(device->before_db), "after_db", nd_json_known(device->after_db), "labelled",
-                     nd_int(device->n_labelled), "right_before",
-                     has_labels ? nd_int(device->n_right_before) : json_null(), "right_after",
-                     has_labels ? nd_int(device->n_right_after) : json_null());
-}
-
 enum nd_status nd_report_promotion_json(const struct nd_promoted *promoted, char **out, struct nd_error *err)
 {
     json_t *layers = json_array(), *devices = json_array();
     for (size_t i = 0; i < promoted->n_layers; i++)
         nd_tree_append(layers, layer_json(promoted, &promoted->layers[i]));
-    for (size_t d = 0; d < promoted->n_devices; d++)
-        nd_tree_append(devices, device_json(&promoted->devices[d]));
+    for (size_t d = 0; d < promoted->n_devices; d++) {
+        const struct nd_promoted_device *device = &promoted->devices[d];
+        bool has_labels = device->n_labelled > 0;
+        nd_tree_append(devices,
+                       json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "device", nd_json_string(device->label),
+                                 "before_db", nd_json_known(device->before_db), "after_db",
+                                 nd_json_known(device->after_db), "labelled", nd_int(device->n_labelled),
+                                 "right_before", has_labels ? nd_int(device->n_right_before) : json_null(),
+                                 "right_after", has_labels ? nd_int(device->n_right_after) : json_null()));
+    }
     json_t *computed = json_pack("{s:o, s:o, s:o}", "samples", nd_int(promoted->n_computed_samples),
                                  "before_db", nd_json_known(promoted->computed_before_db), "after_db",
                                  nd_json_known(promoted->computed_after_db));
@@ -147,8 +145,12 @@ static void say_layers(struct nd_report_screen *screen, const struct nd_promoted
                          "PRODUCTS: multiply-adds at 16 bits. COST: their share, or that of the bytes.\n");
 }
 
-static void say_devices(struct nd_report_screen *screen, const struct nd_promoted *promoted)
+enum nd_status nd_report_promotion_brief(const struct nd_promoted *promoted, size_t width, char **out,
+                                         struct nd_error *err)
 {
+    struct nd_report_screen *screen = nd_report_screen_create(width);
+    say_headline(screen, promoted);
+    say_layers(screen, promoted);
     static const struct nd_report_column columns[] = {{"device", "DEVICE"},
                                                       {"before", "DB BEFORE"},
                                                       {"after", "DB AFTER"},
@@ -169,15 +171,6 @@ static void say_devices(struct nd_report_screen *screen, const struct nd_promote
     nd_report_screen_put(screen, "\nSignal-to-noise ratio of the outputs to the float model, %zu sample%s:\n",
                          promoted->n_samples, promoted->n_samples == 1 ? "" : "s");
     nd_screen_rows(screen, rows, columns, "-v shows all");
-}
-
-enum nd_status nd_report_promotion_brief(const struct nd_promoted *promoted, size_t width, char **out,
-                                         struct nd_error *err)
-{
-    struct nd_report_screen *screen = nd_report_screen_create(width);
-    say_headline(screen, promoted);
-    say_layers(screen, promoted);
-    say_devices(screen, promoted);
     /* Proposals that were not kept are told of by number. */
     size_t n_useless = n_of(promoted, ND_PROMOTE_NO_GAIN), n_refused = n_of(promoted, ND_PROMOTE_REFUSED),
            n_dear = n_of(promoted, ND_PROMOTE_OVER_BUDGET);

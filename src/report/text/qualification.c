@@ -175,32 +175,6 @@ static void add_row(const struct brief *b, struct nd_table *table, const char *c
     }
 }
 
-static void put_matrix(const struct brief *b)
-{
-    const struct nd_qualified *r = b->result;
-    size_t n = 0, n_rows = 0,
-           n_models = r->models.n < ND_TABLE_MAX_COLUMNS - 1 ? r->models.n : ND_TABLE_MAX_COLUMNS - 1;
-    ND_FREED const char **labels = list_labels(r, &n);
-    ND_CLEANUP(nd_table_deinit) struct nd_table table = {.n_columns = n_models + 1, .line_width = b->width};
-    for (size_t i = 0; i <= n_models; i++)
-        table.is_left[i] = true;
-    nd_table_add(&table, "device");
-    for (size_t m = 0; m < n_models; m++)
-        nd_table_add(&table, r->models.items[m].name);
-    for (size_t i = 0; i < n && labels != NULL; i++) {
-        size_t k = 0;
-        while (k < i && !is_alike(b, labels[k], labels[i]))
-            k++;
-        if (k == i && n_rows++ < MAX_ROWS)
-            add_row(b, &table, labels, n, i);
-    }
-    nd_strbuf_puts(b->out, "\n");
-    nd_table_render_panels(&table, 1, b->out);
-    if (n_rows > MAX_ROWS)
-        nd_strbuf_printf(b->out, "  and %zu more rows (-v shows them)\n", n_rows - MAX_ROWS);
-    b->out->failed = b->out->failed || labels == NULL;
-}
-
 /* ---- what fails ---- */
 
 static bool is_same_finding(const struct nd_qualified_case *a, const struct nd_qualified_case *b)
@@ -361,7 +335,28 @@ enum nd_status nd_report_qualification_brief(const struct nd_qualified *result,
                             .out = &text,
                             .width = nd_summary_width(width)};
     put_headline(&b);
-    put_matrix(&b);
+    const struct nd_qualified *r = b.result;
+    size_t n = 0, n_rows = 0,
+           n_models = r->models.n < ND_TABLE_MAX_COLUMNS - 1 ? r->models.n : ND_TABLE_MAX_COLUMNS - 1;
+    ND_FREED const char **labels = list_labels(r, &n);
+    ND_CLEANUP(nd_table_deinit) struct nd_table table = {.n_columns = n_models + 1, .line_width = b.width};
+    for (size_t i = 0; i <= n_models; i++)
+        table.is_left[i] = true;
+    nd_table_add(&table, "device");
+    for (size_t m = 0; m < n_models; m++)
+        nd_table_add(&table, r->models.items[m].name);
+    for (size_t i = 0; i < n && labels != NULL; i++) {
+        size_t k = 0;
+        while (k < i && !is_alike(&b, labels[k], labels[i]))
+            k++;
+        if (k == i && n_rows++ < MAX_ROWS)
+            add_row(&b, &table, labels, n, i);
+    }
+    nd_strbuf_puts(b.out, "\n");
+    nd_table_render_panels(&table, 1, b.out);
+    if (n_rows > MAX_ROWS)
+        nd_strbuf_printf(b.out, "  and %zu more rows (-v shows them)\n", n_rows - MAX_ROWS);
+    b.out->failed = b.out->failed || labels == NULL;
     put_brief_findings(&b);
     put_remarks(&b);
     put_next(&b);
@@ -453,24 +448,6 @@ static void put_devices(struct nd_strbuf *out, const struct nd_qualified *result
 
 /* ---- accuracy ---- */
 
-static void add_pair(struct nd_table *table, const char *device, const struct nd_qualified_pair *pair)
-{
-    nd_table_add(table, device);
-    nd_table_add(table, pair->reference);
-    nd_table_addf(table, "%zu", pair->n_right_before);
-    nd_table_addf(table, "%zu", pair->n_right_after);
-    nd_table_addf(table, "%zu", pair->n_right_to_wrong);
-    nd_table_addf(table, "%zu", pair->n_wrong_to_right);
-    nd_table_addf(table, "%.3g", pair->p_value);
-    nd_table_addf(table, "%.3g", pair->largest_e);
-    nd_table_addf(table, "%+.2f .. %+.2f", 100 * pair->interval.low, 100 * pair->interval.high);
-    if (strcmp(pair->answer, "inconclusive") == 0)
-        nd_table_addf(table, "inconclusive: %zu samples needed, %zu given", pair->n_samples_needed,
-                      pair->n_samples);
-    else
-        nd_table_addf(table, "%s at %.6g points", pair->answer, 100 * pair->margin);
-}
-
 static void put_accuracy_table(struct nd_strbuf *out, const struct nd_qualified_study *study)
 {
     ND_CLEANUP(nd_table_deinit)
@@ -483,39 +460,25 @@ static void put_accuracy_table(struct nd_strbuf *out, const struct nd_qualified_
         nd_table_add(&table, titles[i]);
     for (size_t d = 0; d < study->devices.n; d++) {
         const struct nd_qualified_pairs *pairs = &study->devices.items[d];
-        for (size_t r = 0; r < pairs->against.n; r++)
-            add_pair(&table, pairs->device, &pairs->against.items[r]);
+        for (size_t r = 0; r < pairs->against.n; r++) {
+            const struct nd_qualified_pair *pair = &pairs->against.items[r];
+            nd_table_add(&table, pairs->device);
+            nd_table_add(&table, pair->reference);
+            nd_table_addf(&table, "%zu", pair->n_right_before);
+            nd_table_addf(&table, "%zu", pair->n_right_after);
+            nd_table_addf(&table, "%zu", pair->n_right_to_wrong);
+            nd_table_addf(&table, "%zu", pair->n_wrong_to_right);
+            nd_table_addf(&table, "%.3g", pair->p_value);
+            nd_table_addf(&table, "%.3g", pair->largest_e);
+            nd_table_addf(&table, "%+.2f .. %+.2f", 100 * pair->interval.low, 100 * pair->interval.high);
+            if (strcmp(pair->answer, "inconclusive") == 0)
+                nd_table_addf(&table, "inconclusive: %zu samples needed, %zu given", pair->n_samples_needed,
+                              pair->n_samples);
+            else
+                nd_table_addf(&table, "%s at %.6g points", pair->answer, 100 * pair->margin);
+        }
     }
     nd_table_render(&table, out);
-}
-
-/* Where the samples in order were enough to stop early: evidence, not a verdict. */
-static void put_stops(struct nd_strbuf *out, const struct nd_qualified_study *study)
-{
-    for (size_t d = 0; d < study->devices.n; d++) {
-        const struct nd_qualified_pairs *pairs = &study->devices.items[d];
-        for (size_t r = 0; r < pairs->against.n; r++)
-            if (pairs->against.items[r].stop != SIZE_MAX)
-                put_linef(out, 2,
-                          "evidence: %s against %s: e-value 20 reached after %zu of %zu samples; one could "
-                          "have stopped there",
-                          pairs->device, pairs->against.items[r].reference, pairs->against.items[r].stop,
-                          pairs->against.items[r].n_samples);
-    }
-}
-
-/* That devices are alike says nothing of a loss: whether they all lost something against the float model is
- * told apart. */
-static void put_common(struct nd_strbuf *out, const struct nd_estimate *common)
-{
-    double low = common->interval.low, high = common->interval.high;
-    if (isnan(common->value) || isnan(low) || isnan(high))
-        return; /* there is no float model */
-    put_linef(out, 2, "against the float model the devices have %+.2f points on average [%+.2f, %+.2f]: %s",
-              100 * common->value, 100 * low, 100 * high,
-              high < 0  ? "a loss that they share"
-              : low > 0 ? "a gain that they share"
-                        : "no loss that they share is shown");
 }
 
 static void put_spread(struct nd_strbuf *out, const struct nd_qualified_study *study)
@@ -533,7 +496,17 @@ static void put_spread(struct nd_strbuf *out, const struct nd_qualified_study *s
     put_linef(out, 2, "accuracy over devices: %s; from best ('%s') to worst ('%s') %.2f points [%.2f, %.2f]",
               study->spread.verdict, study->spread.best, study->spread.worst, 100 * size->value,
               100 * size->interval.low, 100 * size->interval.high);
-    put_common(out, &study->spread.common);
+    /* That devices are alike says nothing of a loss: whether they all lost something against the float model is
+     * told apart. */
+    const struct nd_estimate *common = &study->spread.common;
+    double low = common->interval.low, high = common->interval.high;
+    if (isnan(common->value) || isnan(low) || isnan(high))
+        return; /* there is no float model */
+    put_linef(out, 2, "against the float model the devices have %+.2f points on average [%+.2f, %+.2f]: %s",
+              100 * common->value, 100 * low, 100 * high,
+              high < 0  ? "a loss that they share"
+              : low > 0 ? "a gain that they share"
+                        : "no loss that they share is shown");
 }
 
 static void put_accuracy(struct nd_strbuf *out, const struct nd_qualified_model *model)
@@ -546,7 +519,17 @@ static void put_accuracy(struct nd_strbuf *out, const struct nd_qualified_model 
                   "no change, E e-value",
                   study->tensor, study->probe, study->n_samples, 100 * study->confidence);
         put_accuracy_table(out, study);
-        put_stops(out, study);
+        /* Where the samples in order were enough to stop early: evidence, not a verdict. */
+        for (size_t d = 0; d < study->devices.n; d++) {
+            const struct nd_qualified_pairs *pairs = &study->devices.items[d];
+            for (size_t r = 0; r < pairs->against.n; r++)
+                if (pairs->against.items[r].stop != SIZE_MAX)
+                    put_linef(out, 2,
+                              "evidence: %s against %s: e-value 20 reached after %zu of %zu samples; one could "
+                              "have stopped there",
+                              pairs->device, pairs->against.items[r].reference, pairs->against.items[r].stop,
+                              pairs->against.items[r].n_samples);
+        }
         put_spread(out, study);
     }
 }
@@ -602,28 +585,6 @@ static void put_findings(struct nd_strbuf *out, const struct nd_qualified *resul
     }
 }
 
-static void put_loosenings(struct nd_strbuf *out, const struct nd_qualified *result)
-{
-    for (size_t i = 0; i < result->gates.n; i++) {
-        const struct nd_qualified_gate *gate = &result->gates.items[i];
-        if (gate->reason[0] != '\0')
-            put_linef(out, 0, "loosened until %s by %s: %s (%s)", gate->until, gate->owner, gate->text,
-                      gate->reason);
-    }
-}
-
-static void put_verdict(struct nd_strbuf *out, const struct nd_qualified *result)
-{
-    struct nd_strbuf text = {0};
-    for (int v = 0; v < ND_QUALIFIED_N_VERDICTS; v++)
-        if (result->counts[v].n > 0)
-            nd_strbuf_printf(&text, "%s%zu %s", text.len > 0 ? ", " : "", result->counts[v].n,
-                             result->counts[v].verdict);
-    ND_FREED char *taken = nd_strbuf_take(&text);
-    put_linef(out, 0, "campaign '%s': %s (gates: %s)", result->campaign, result->verdict,
-              taken != NULL && taken[0] != '\0' ? taken : "none");
-}
-
 enum nd_status nd_report_qualification_text(const struct nd_qualified *result, char **out, struct nd_error *err)
 {
     struct nd_strbuf buf = {0};
@@ -651,7 +612,19 @@ enum nd_status nd_report_qualification_text(const struct nd_qualified *result, c
         put_findings(&buf, result, model);
         nd_strbuf_puts(&buf, "\n");
     }
-    put_loosenings(&buf, result);
-    put_verdict(&buf, result);
+    for (size_t i = 0; i < result->gates.n; i++) {
+        const struct nd_qualified_gate *gate = &result->gates.items[i];
+        if (gate->reason[0] != '\0')
+            put_linef(&buf, 0, "loosened until %s by %s: %s (%s)", gate->until, gate->owner, gate->text,
+                      gate->reason);
+    }
+    struct nd_strbuf text = {0};
+    for (int v = 0; v < ND_QUALIFIED_N_VERDICTS; v++)
+        if (result->counts[v].n > 0)
+            nd_strbuf_printf(&text, "%s%zu %s", text.len > 0 ? ", " : "", result->counts[v].n,
+                             result->counts[v].verdict);
+    ND_FREED char *taken = nd_strbuf_take(&text);
+    put_linef(&buf, 0, "campaign '%s': %s (gates: %s)", result->campaign, result->verdict,
+              taken != NULL && taken[0] != '\0' ? taken : "none");
     return nd_text_end(&buf, out, err);
 }

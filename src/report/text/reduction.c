@@ -150,21 +150,6 @@ void nd_screen_rows(struct nd_report_screen *screen, json_t *rows, const struct 
     screen->failed = screen->failed || part->rows == NULL || part->more == NULL;
 }
 
-static void add_cell(struct nd_table *table, const json_t *value)
-{
-    char number[64];
-    if (json_is_string(value))
-        nd_table_add(table, json_string_value(value));
-    else if (json_is_integer(value))
-        nd_table_addf(table, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
-    else if (json_is_real(value))
-        nd_table_add(table, nd_format_double(json_real_value(value), number));
-    else if (json_is_boolean(value))
-        nd_table_add(table, json_is_true(value) ? "yes" : "no");
-    else
-        nd_table_add(table, "-");
-}
-
 static bool is_number_column(const struct part *part, size_t column)
 {
     const json_t *row;
@@ -213,8 +198,20 @@ static void lay_out(const struct part *part, size_t n_rows, size_t width, struct
     for (i = 0; i < table.n_columns; i++)
         nd_table_add(&table, part->columns[i].title);
     json_array_foreach(part->rows, i, row) {
-        for (size_t c = 0; i < n_rows && c < table.n_columns; c++)
-            add_cell(&table, json_object_get(row, part->columns[c].key));
+        for (size_t c = 0; i < n_rows && c < table.n_columns; c++) {
+            const json_t *value = json_object_get(row, part->columns[c].key);
+            char number[64];
+            if (json_is_string(value))
+                nd_table_add(&table, json_string_value(value));
+            else if (json_is_integer(value))
+                nd_table_addf(&table, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+            else if (json_is_real(value))
+                nd_table_add(&table, nd_format_double(json_real_value(value), number));
+            else if (json_is_boolean(value))
+                nd_table_add(&table, json_is_true(value) ? "yes" : "no");
+            else
+                nd_table_add(&table, "-");
+        }
     }
     for (i = 0; part->is_whole && i < table.n_columns; i++) /* a line has the key and one more */
         table.max_width[i] = width / 2 - 2;
@@ -363,16 +360,6 @@ static void put_difference(struct nd_strbuf *out, const char *what,
     nd_strbuf_puts(out, "\n");
 }
 
-static void put_failure(struct nd_strbuf *out, const struct nd_reduction_failure *failure)
-{
-    nd_strbuf_printf(out, "  failure at stage '%s': %s [ND-%d]\n", failure->stage, failure->message,
-                     failure->id);
-    if (failure->cause[0] != '\0')
-        nd_strbuf_printf(out, "  reason in the log: %s\n", failure->cause);
-    if (failure->op[0] != '\0')
-        nd_strbuf_printf(out, "  operator of the device: %s\n", failure->op);
-}
-
 static void put_found(struct nd_strbuf *out, const struct nd_reduction *reduction, const struct shown *shown)
 {
     nd_strbuf_printf(out, "  remaining: %zu of %zu operators, %zu of %zu layers\n", reduction->n_operators_left,
@@ -391,39 +378,6 @@ static void put_found(struct nd_strbuf *out, const struct nd_reduction *reductio
         nd_strbuf_puts(out, "  the sessions are used up: a smaller part may do\n");
     if (shown->folder != NULL)
         nd_strbuf_printf(out, "  reproducer in %s:\n    %s\n", shown->folder, reduction->command);
-}
-
-static void put_reduction(struct nd_strbuf *out, const struct nd_reduction *reduction,
-                          const struct shown *shown)
-{
-    nd_strbuf_printf(out, "%s: %s\n", reduction->device, end_word(reduction->end));
-    if (reduction->failure.id != 0)
-        put_failure(out, &reduction->failure);
-    if (shown->has_difference)
-        put_difference(out, "the whole model", &reduction->difference);
-    switch (reduction->end) {
-    case ND_REDUCTION_REDUCED:
-        put_found(out, reduction, shown);
-        break;
-    case ND_REDUCTION_WHOLE:
-        nd_strbuf_printf(out, "  no part that npudiff tried %s\n",
-                         shown->has_difference ? "differs as much" : "fails like this");
-        break;
-    case ND_REDUCTION_NOTHING:
-        nd_strbuf_printf(out, "  the whole model %s on this device\n",
-                         shown->has_difference ? "does not differ by more than that" : "does not fail");
-        if (shown->has_difference && reduction->left_difference.tensor[0] != '\0')
-            put_difference(out, "most of all inside (--tensor)", &reduction->left_difference);
-        break;
-    case ND_REDUCTION_NO_MODEL:
-        nd_strbuf_puts(out, "  the device failed before it saw the model: no part of it is to blame\n");
-        break;
-    }
-    nd_strbuf_printf(out,
-                     "  %zu of at most %zu sessions: %zu did the same, %zu failed otherwise, %zu did not; %zu "
-                     "parts could not be cut out\n",
-                     reduction->n_sessions, reduction->session_limit, reduction->n_same, reduction->n_other,
-                     reduction->n_fine, reduction->n_uncut);
 }
 
 /* ---- the answer in one screen ---- */
@@ -490,23 +444,6 @@ static void say_headline(struct nd_report_screen *screen, const struct nd_reduct
     }
 }
 
-/* What else can be tried where nothing was found. */
-static void say_advice(struct nd_report_screen *screen, const struct nd_reduction *reduction,
-                       const struct shown *shown)
-{
-    if (reduction->end == ND_REDUCTION_NOTHING && shown->has_difference) {
-        say_difference(screen, "Inside the model", &reduction->left_difference);
-        nd_report_screen_put(screen, "\nOther inputs (--probe), a lower limit (--differs) or an inner tensor "
-                                     "(--tensor) may show a difference.\n");
-    } else if (reduction->end == ND_REDUCTION_NOTHING) {
-        nd_report_screen_put(
-            screen,
-            "\nOther inputs (--probe) may make it fail; --differs 1lsb looks for wrong values instead.\n");
-    } else if (reduction->end == ND_REDUCTION_WHOLE && reduction->n_uncut > 0) {
-        nd_report_screen_put(screen, "%zu parts could not be cut out of the model.\n", reduction->n_uncut);
-    }
-}
-
 enum nd_status nd_report_reduction_brief(const struct nd_reduction *reduction, bool has_difference,
                                          const char *folder, size_t width, char **out, struct nd_error *err)
 {
@@ -526,8 +463,21 @@ enum nd_status nd_report_reduction_brief(const struct nd_reduction *reduction, b
         say_difference(screen, "In the whole model", &reduction->difference);
     if (reduction->end == ND_REDUCTION_REDUCED)
         say_found(screen, reduction, &shown);
-    else
-        say_advice(screen, reduction, &shown);
+    else {
+        /* What else can be tried where nothing was found. */
+        if (reduction->end == ND_REDUCTION_NOTHING && shown.has_difference) {
+            say_difference(screen, "Inside the model", &reduction->left_difference);
+            nd_report_screen_put(screen,
+                                 "\nOther inputs (--probe), a lower limit (--differs) or an inner tensor "
+                                 "(--tensor) may show a difference.\n");
+        } else if (reduction->end == ND_REDUCTION_NOTHING) {
+            nd_report_screen_put(
+                screen,
+                "\nOther inputs (--probe) may make it fail; --differs 1lsb looks for wrong values instead.\n");
+        } else if (reduction->end == ND_REDUCTION_WHOLE && reduction->n_uncut > 0) {
+            nd_report_screen_put(screen, "%zu parts could not be cut out of the model.\n", reduction->n_uncut);
+        }
+    }
     return nd_report_screen_end(&screen, out, err);
 }
 
@@ -544,6 +494,41 @@ enum nd_status nd_report_reduction_text(const struct nd_reduction *reduction, bo
                                         const char *folder, char **out, struct nd_error *err)
 {
     struct nd_strbuf buf = {0};
-    put_reduction(&buf, reduction, &(struct shown){has_difference, folder});
+    const struct shown *shown = &(struct shown){has_difference, folder};
+    nd_strbuf_printf(&buf, "%s: %s\n", reduction->device, end_word(reduction->end));
+    if (reduction->failure.id != 0) {
+        const struct nd_reduction_failure *failure = &reduction->failure;
+        nd_strbuf_printf(&buf, "  failure at stage '%s': %s [ND-%d]\n", failure->stage, failure->message,
+                         failure->id);
+        if (failure->cause[0] != '\0')
+            nd_strbuf_printf(&buf, "  reason in the log: %s\n", failure->cause);
+        if (failure->op[0] != '\0')
+            nd_strbuf_printf(&buf, "  operator of the device: %s\n", failure->op);
+    }
+    if (shown->has_difference)
+        put_difference(&buf, "the whole model", &reduction->difference);
+    switch (reduction->end) {
+    case ND_REDUCTION_REDUCED:
+        put_found(&buf, reduction, shown);
+        break;
+    case ND_REDUCTION_WHOLE:
+        nd_strbuf_printf(&buf, "  no part that npudiff tried %s\n",
+                         shown->has_difference ? "differs as much" : "fails like this");
+        break;
+    case ND_REDUCTION_NOTHING:
+        nd_strbuf_printf(&buf, "  the whole model %s on this device\n",
+                         shown->has_difference ? "does not differ by more than that" : "does not fail");
+        if (shown->has_difference && reduction->left_difference.tensor[0] != '\0')
+            put_difference(&buf, "most of all inside (--tensor)", &reduction->left_difference);
+        break;
+    case ND_REDUCTION_NO_MODEL:
+        nd_strbuf_puts(&buf, "  the device failed before it saw the model: no part of it is to blame\n");
+        break;
+    }
+    nd_strbuf_printf(&buf,
+                     "  %zu of at most %zu sessions: %zu did the same, %zu failed otherwise, %zu did not; %zu "
+                     "parts could not be cut out\n",
+                     reduction->n_sessions, reduction->session_limit, reduction->n_same, reduction->n_other,
+                     reduction->n_fine, reduction->n_uncut);
     return nd_text_end(&buf, out, err);
 }

@@ -44,19 +44,6 @@ void nd_summary_put_lines(struct nd_strbuf *out, size_t width, const char *fmt, 
     free(text);
 }
 
-/* "gen1, gen3 and 4 more": the devices with the environment of device i. */
-static void put_those(struct nd_strbuf *out, const char *const *labels, const char *const *environments,
-                      size_t n, size_t i)
-{
-    enum { MAX_NAMES = 4 };
-    size_t n_same = 0;
-    for (size_t k = i; k < n; k++)
-        if (strcmp(environments[k], environments[i]) == 0 && n_same++ < MAX_NAMES)
-            nd_strbuf_printf(out, "%s%s", n_same > 1 ? ", " : "", labels[k]);
-    if (n_same > MAX_NAMES)
-        nd_strbuf_printf(out, " and %zu more", n_same - MAX_NAMES);
-}
-
 void nd_summary_put_environments(struct nd_strbuf *out, size_t width, const char *const *labels,
                                  const char *const *environments, size_t n)
 {
@@ -74,7 +61,14 @@ void nd_summary_put_environments(struct nd_strbuf *out, size_t width, const char
         if (is_shared)
             continue;
         nd_strbuf_puts(&line, " (");
-        put_those(&line, labels, environments, n, i);
+        /* "gen1, gen3 and 4 more": the devices with the environment of device i. */
+        enum { MAX_NAMES = 4 };
+        size_t n_same = 0;
+        for (size_t k = i; k < n; k++)
+            if (strcmp(environments[k], environments[i]) == 0 && n_same++ < MAX_NAMES)
+                nd_strbuf_printf(&line, "%s%s", n_same > 1 ? ", " : "", labels[k]);
+        if (n_same > MAX_NAMES)
+            nd_strbuf_printf(&line, " and %zu more", n_same - MAX_NAMES);
         nd_strbuf_puts(&line, ")");
     }
     if (line.len > 0)

@@ -13,27 +13,27 @@ static const char *result_of(const struct nd_sweep_setting *setting)
     return setting->failure != NULL ? "failed" : setting->n_different > 0 ? "differs" : "same";
 }
 
-static json_t *setting_json(const struct nd_sweep_setting *setting)
-{
-    bool has_values = setting->failure == NULL, has_labels = setting->n_labelled > 0;
-    return json_pack(
-        "{s:o, s:o, s:s, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "option",
-        nd_or_null(setting->option), "value", nd_or_null(setting->value), "effect",
-        nd_config_effect_name(setting->effect), "uri", nd_json_string(setting->uri), "result",
-        result_of(setting), "failure", nd_or_null(setting->failure), "tensors", nd_int(setting->n_tensors),
-        "tensors_different", nd_int(setting->n_different), "first_difference", nd_or_null(setting->first),
-        "output_share", has_values ? nd_json_number(setting->output_share) : json_null(), "output_lsb",
-        has_values ? nd_int(setting->output_lsb) : json_null(), "sqnr_db", nd_json_known(setting->sqnr_db),
-        "labelled", nd_int(setting->n_labelled), "right", has_labels ? nd_int(setting->n_right) : json_null(),
-        "classes_changed", has_values ? nd_int(setting->n_changed) : json_null(), "median_us",
-        nd_json_known(setting->median_us));
-}
-
 enum nd_status nd_report_sweep_json(const struct nd_sweep *sweep, char **out, struct nd_error *err)
 {
     json_t *settings = json_array();
-    for (size_t i = 0; i < sweep->n_settings; i++)
-        nd_tree_append(settings, setting_json(&sweep->settings[i]));
+    for (size_t i = 0; i < sweep->n_settings; i++) {
+        const struct nd_sweep_setting *setting = &sweep->settings[i];
+        bool has_values = setting->failure == NULL, has_labels = setting->n_labelled > 0;
+        nd_tree_append(
+            settings,
+            json_pack("{s:o, s:o, s:s, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+                      "option", nd_or_null(setting->option), "value", nd_or_null(setting->value), "effect",
+                      nd_config_effect_name(setting->effect), "uri", nd_json_string(setting->uri), "result",
+                      result_of(setting), "failure", nd_or_null(setting->failure), "tensors",
+                      nd_int(setting->n_tensors), "tensors_different", nd_int(setting->n_different),
+                      "first_difference", nd_or_null(setting->first), "output_share",
+                      has_values ? nd_json_number(setting->output_share) : json_null(), "output_lsb",
+                      has_values ? nd_int(setting->output_lsb) : json_null(), "sqnr_db",
+                      nd_json_known(setting->sqnr_db), "labelled", nd_int(setting->n_labelled), "right",
+                      has_labels ? nd_int(setting->n_right) : json_null(), "classes_changed",
+                      has_values ? nd_int(setting->n_changed) : json_null(), "median_us",
+                      nd_json_known(setting->median_us)));
+    }
     json_t *members = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "result",
                                 sweep->n_failed > 0     ? "failed"
                                 : sweep->n_changing > 0 ? "differs"

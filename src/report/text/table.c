@@ -303,46 +303,41 @@ struct columns {
     size_t widths[ND_TABLE_MAX_COLUMNS];
 };
 
-static void render_row(const struct nd_table *table, const struct columns *columns, size_t row,
-                       struct nd_strbuf *out)
-{
-    size_t owed = table->is_bare ? 0 : 2, start = 0; /* blanks are written only in front of text */
-    for (size_t i = 0; i < columns->to; i++) {
-        if (i >= columns->n_keys && i < columns->from)
-            continue;
-        if (nd_text_columns(table->cells[row + i]) > columns->widths[i] && i == 0 && table->is_key_whole) {
-            pad(out, owed);
-            nd_wrap_append(out, table->cells[row], owed + 2, table->line_width);
-            nd_strbuf_puts(out, "\n");
-            start = columns->widths[0] + 2;
-            owed += start;
-            continue;
-        }
-        size_t blank = columns->widths[i] - shown_columns(table, row + i);
-        bool is_wrapped = table->line_width > 0 && i + 1 == table->n_columns && table->is_left[i];
-        start += 2;
-        if (table->cells[row + i][0] == '\0') {
-            owed += i + 1 < columns->to ? 2 + blank : 0;
-        } else {
-            pad(out, owed + (table->is_left[i] ? 0 : blank));
-            if (is_wrapped)
-                nd_wrap_append(out, table->cells[row + i], start, table->line_width);
-            else
-                nd_strbuf_puts(out, table->cells[row + i]);
-            owed = 2 + (table->is_left[i] ? blank : 0);
-        }
-        start += columns->widths[i];
-    }
-    if (table->is_bare && table->cells[row + columns->to - 1][0] == '\0')
-        pad(out, owed);
-    nd_strbuf_puts(out, "\n");
-}
-
 static void render_columns(const struct nd_table *table, const struct columns *columns, struct nd_strbuf *out)
 {
     out->failed = out->failed || table->failed;
-    for (size_t row = 0; row + table->n_columns <= table->n_cells && !out->failed; row += table->n_columns)
-        render_row(table, columns, row, out);
+    for (size_t row = 0; row + table->n_columns <= table->n_cells && !out->failed; row += table->n_columns) {
+        size_t owed = table->is_bare ? 0 : 2, start = 0; /* blanks are written only in front of text */
+        for (size_t i = 0; i < columns->to; i++) {
+            if (i >= columns->n_keys && i < columns->from)
+                continue;
+            if (nd_text_columns(table->cells[row + i]) > columns->widths[i] && i == 0 && table->is_key_whole) {
+                pad(out, owed);
+                nd_wrap_append(out, table->cells[row], owed + 2, table->line_width);
+                nd_strbuf_puts(out, "\n");
+                start = columns->widths[0] + 2;
+                owed += start;
+                continue;
+            }
+            size_t blank = columns->widths[i] - shown_columns(table, row + i);
+            bool is_wrapped = table->line_width > 0 && i + 1 == table->n_columns && table->is_left[i];
+            start += 2;
+            if (table->cells[row + i][0] == '\0') {
+                owed += i + 1 < columns->to ? 2 + blank : 0;
+            } else {
+                pad(out, owed + (table->is_left[i] ? 0 : blank));
+                if (is_wrapped)
+                    nd_wrap_append(out, table->cells[row + i], start, table->line_width);
+                else
+                    nd_strbuf_puts(out, table->cells[row + i]);
+                owed = 2 + (table->is_left[i] ? blank : 0);
+            }
+            start += columns->widths[i];
+        }
+        if (table->is_bare && table->cells[row + columns->to - 1][0] == '\0')
+            pad(out, owed);
+        nd_strbuf_puts(out, "\n");
+    }
 }
 
 void nd_table_render(struct nd_table *table, struct nd_strbuf *out)

@@ -21,21 +21,20 @@ static const char *claim_of(const struct nd_twin_checked *tensor)
     return tensor->mark.why != NULL ? "not-known" : tensor->mark.is_behind ? "behind" : "claimed";
 }
 
-static json_t *tensor_json(const struct nd_twin_checked *tensor)
-{
-    return json_pack("{s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "tensor", nd_json_string(tensor->name),
-                     "operators", nd_json_string(tensor->op_types), "claim", claim_of(tensor), "reason",
-                     nd_or_null(tensor->mark.why), "samples", nd_int(tensor->n_samples), "samples_differing",
-                     nd_int(tensor->n_samples_differing), "values", nd_int(tensor->n_values),
-                     "values_differing", tensor->has_values ? nd_int(tensor->n_differing) : json_null(),
-                     "largest", nd_json_known(tensor->largest));
-}
-
 static json_t *check_json(const struct nd_twin_check *check)
 {
     json_t *tensors = json_array();
-    for (size_t i = 0; i < check->n_tensors; i++)
-        nd_tree_append(tensors, tensor_json(&check->tensors[i]));
+    for (size_t i = 0; i < check->n_tensors; i++) {
+        const struct nd_twin_checked *tensor = &check->tensors[i];
+        nd_tree_append(tensors, json_pack("{s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "tensor",
+                                          nd_json_string(tensor->name), "operators",
+                                          nd_json_string(tensor->op_types), "claim", claim_of(tensor), "reason",
+                                          nd_or_null(tensor->mark.why), "samples", nd_int(tensor->n_samples),
+                                          "samples_differing", nd_int(tensor->n_samples_differing), "values",
+                                          nd_int(tensor->n_values), "values_differing",
+                                          tensor->has_values ? nd_int(tensor->n_differing) : json_null(),
+                                          "largest", nd_json_known(tensor->largest)));
+    }
     json_t *counts =
         json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "tensors", nd_int(check->n_tensors), "equal",
                   nd_int(check->n_equal), "claimed", nd_int(check->n_claimed), "claimed_equal",
@@ -76,19 +75,6 @@ static json_t *device_row(const struct nd_twin_check *check)
                      has_values ? ND_PERCENT(1 - (double)check->n_differing / (double)check->n_values) : "?");
 }
 
-static json_t *differing_row(const struct nd_twin_check *check, const struct nd_twin_checked *tensor)
-{
-    char values[64] = "?", largest[ND_NUMBER_BYTES] = "?";
-    if (tensor->has_values) {
-        snprintf(values, sizeof values, "%llu of %llu", (unsigned long long)tensor->n_differing,
-                 (unsigned long long)tensor->n_values);
-        nd_format_short(tensor->largest, largest);
-    }
-    return json_pack("{s:o, s:o, s:o, s:s, s:s, s:s}", "device", nd_json_string(check->device), "tensor",
-                     nd_json_string(tensor->name), "operators", nd_json_string(tensor->op_types), "claim",
-                     claim_of(tensor), "values", values, "largest", largest);
-}
-
 static void put_differing(struct nd_report_screen *screen, const struct nd_twin_check *const *checks, size_t n)
 {
     static const struct nd_report_column columns[] = {{"device", "DEVICE"},
@@ -101,8 +87,20 @@ static void put_differing(struct nd_report_screen *screen, const struct nd_twin_
     json_t *rows = json_array();
     for (size_t i = 0; i < n; i++)
         for (size_t t = 0; t < checks[i]->n_tensors; t++)
-            if (checks[i]->tensors[t].n_samples_differing > 0)
-                nd_tree_append(rows, differing_row(checks[i], &checks[i]->tensors[t]));
+            if (checks[i]->tensors[t].n_samples_differing > 0) {
+                const struct nd_twin_checked *tensor = &checks[i]->tensors[t];
+                char values[64] = "?", largest[ND_NUMBER_BYTES] = "?";
+                if (tensor->has_values) {
+                    snprintf(values, sizeof values, "%llu of %llu", (unsigned long long)tensor->n_differing,
+                             (unsigned long long)tensor->n_values);
+                    nd_format_short(tensor->largest, largest);
+                }
+                nd_tree_append(rows, json_pack("{s:o, s:o, s:o, s:s, s:s, s:s}", "device",
+                                               nd_json_string(checks[i]->device), "tensor",
+                                               nd_json_string(tensor->name), "operators",
+                                               nd_json_string(tensor->op_types), "claim", claim_of(tensor),
+                                               "values", values, "largest", largest));
+            }
     nd_report_screen_put(screen, "\n");
     nd_screen_rows(screen, rows, columns, "--json lists all");
 }

@@ -69,15 +69,6 @@ static json_t *rows_of_kinds(const struct nd_plan_of_campaign *plan)
     return rows;
 }
 
-static json_t *row_of_task(const struct nd_task *task)
-{
-    char time[TEXT_BYTES], disk[TEXT_BYTES], memory[TEXT_BYTES];
-    return json_pack("{s:o, s:s, s:s, s:s, s:s, s:o}", "file", nd_json_string(task->file), "done",
-                     task->is_done ? "yes" : "", "time", duration(task->seconds, time), "disk",
-                     size(task->bytes, disk), "memory", size(task->memory_bytes, memory), "source",
-                     nd_json_string(task->source));
-}
-
 /* Every task: this may be long. */
 enum nd_status nd_report_plan_text(const struct nd_plan_of_campaign *plan, char **out, struct nd_error *err)
 {
@@ -92,8 +83,15 @@ enum nd_status nd_report_plan_text(const struct nd_plan_of_campaign *plan, char 
     ND_FREED char *brief = NULL;
     json_auto_t *rows = json_array();
     ND_TRY(nd_report_plan_brief(plan, 0, &brief, err));
-    for (size_t i = 0; i < plan->n; i++)
-        nd_tree_append(rows, row_of_task(&plan->tasks[i]));
+    for (size_t i = 0; i < plan->n; i++) {
+        const struct nd_task *task = &plan->tasks[i];
+        char time[TEXT_BYTES], disk[TEXT_BYTES], memory[TEXT_BYTES];
+        nd_tree_append(rows,
+                       json_pack("{s:o, s:s, s:s, s:s, s:s, s:o}", "file", nd_json_string(task->file), "done",
+                                 task->is_done ? "yes" : "", "time", duration(task->seconds, time), "disk",
+                                 size(task->bytes, disk), "memory", size(task->memory_bytes, memory), "source",
+                                 nd_json_string(task->source)));
+    }
     nd_strbuf_printf(&text, "%s\n", brief);
     nd_rows_put(&text, rows, columns);
     return nd_text_end(&text, out, err);
@@ -126,25 +124,24 @@ enum nd_status nd_report_plan_brief(const struct nd_plan_of_campaign *plan, size
 
 /* ---- JSON ---- */
 
-static json_t *task_json(const struct nd_task *task)
-{
-    json_t *needs = json_array();
-    for (size_t k = 0; k < task->n_needs; k++)
-        nd_tree_append(needs, json_integer((json_int_t)task->needs[k]));
-    return json_pack("{s:s, s:o, s:s, s:o, s:o, s:s, s:o, s:o, s:b, s:I, s:o, s:I, s:I, s:o}", "task",
-                     nd_task_kind_name(task->kind), "file", nd_json_string(task->file), "key", task->key,
-                     "model", nd_json_string(task->model), "device", nd_json_string(task->device),
-                     "kind_of_device", task->kind_of_device, "address", nd_json_string(task->address), "needs",
-                     needs, "done", task->is_done, "runs", (json_int_t)task->n_runs, "seconds",
-                     nd_json_number(task->seconds), "bytes", (json_int_t)task->bytes, "memory_bytes",
-                     (json_int_t)task->memory_bytes, "source", nd_json_string(task->source));
-}
-
 enum nd_status nd_report_plan_json(const struct nd_plan_of_campaign *plan, char **out, struct nd_error *err)
 {
     json_t *tasks = json_array();
-    for (size_t i = 0; i < plan->n; i++)
-        nd_tree_append(tasks, task_json(&plan->tasks[i]));
+    for (size_t i = 0; i < plan->n; i++) {
+        const struct nd_task *task = &plan->tasks[i];
+        json_t *needs = json_array();
+        for (size_t k = 0; k < task->n_needs; k++)
+            nd_tree_append(needs, json_integer((json_int_t)task->needs[k]));
+        nd_tree_append(
+            tasks,
+            json_pack("{s:s, s:o, s:s, s:o, s:o, s:s, s:o, s:o, s:b, s:I, s:o, s:I, s:I, s:o}", "task",
+                      nd_task_kind_name(task->kind), "file", nd_json_string(task->file), "key", task->key,
+                      "model", nd_json_string(task->model), "device", nd_json_string(task->device),
+                      "kind_of_device", task->kind_of_device, "address", nd_json_string(task->address), "needs",
+                      needs, "done", task->is_done, "runs", (json_int_t)task->n_runs, "seconds",
+                      nd_json_number(task->seconds), "bytes", (json_int_t)task->bytes, "memory_bytes",
+                      (json_int_t)task->memory_bytes, "source", nd_json_string(task->source)));
+    }
     json_t *members = json_pack(
         "{s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:o}", "campaign", nd_json_string(plan->campaign),
         "path", nd_json_string(plan->path), "folder", nd_json_string(plan->folder), "seconds",

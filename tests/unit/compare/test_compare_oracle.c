@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "compare/findings/top1_classes.h"
-#include "compare/metrics/permutation.h"
+#include "compare/metrics/layout.h"
 #include "compare/metrics/states.h"
 #include "core/statistics/evidence.h"
 #include "support/oracle_case.h"

@@ -1,7 +1,7 @@
 /* Where differing elements are: patterns, runs, strides, coordinates, exchanged axes. */
 #include "support/main.h"
 
-#include "compare/metrics/permutation.h"
+#include "compare/metrics/layout.h"
 #include "compare/metrics/states.h"
 #include "support/pair_check.h"
 

@@ -8,7 +8,6 @@
 #include "support/main.h"
 
 #include "judge/accuracy/fleet_accuracy.h"
-#include "judge/gates/target.h"
 
 /* Churn. */
 

@@ -103,19 +103,6 @@ void nd_log_histogram_add_many(struct nd_log_histogram *h, double value, uint64_
         add_to_bin(h, (uint32_t)(bits >> ND_BIN_SHIFT & (ND_LOG_FOLDERS * ND_LOG_IN_FOLDER - 1)), n);
 }
 
-static void empty_methods(struct nd_log_histogram *h)
-{
-    for (size_t i = 0; i < ND_LOG_FOLDERS; i++) {
-        struct nd_log_folder *folder = &h->folder[i];
-        if (folder->n == NULL || !has_more(h, folder))
-            continue;
-        for (size_t bin = 0; bin < ND_LOG_IN_FOLDER; bin++)
-            folder->more[bin] = count_of(folder, bin);
-        memset(folder->n, 0, ND_LOG_IN_FOLDER * sizeof *folder->n);
-    }
-    h->n_recent = 0;
-}
-
 /* Folders that are there already move in. */
 static bool make_slots(struct nd_log_histogram *h)
 {
@@ -160,8 +147,17 @@ bool nd_log_histogram_add_slots(struct nd_log_histogram *h, const struct nd_slot
 {
     if (!make_slots(h))
         return false;
-    if (n > most_recent - h->n_recent)
-        empty_methods(h);
+    if (n > most_recent - h->n_recent) {
+        for (size_t i = 0; i < ND_LOG_FOLDERS; i++) {
+            struct nd_log_folder *folder = &h->folder[i];
+            if (folder->n == NULL || !has_more(h, folder))
+                continue;
+            for (size_t bin = 0; bin < ND_LOG_IN_FOLDER; bin++)
+                folder->more[bin] = count_of(folder, bin);
+            memset(folder->n, 0, ND_LOG_IN_FOLDER * sizeof *folder->n);
+        }
+        h->n_recent = 0;
+    }
     for (size_t i = 0; i < ND_SLOT_FOLDERS; i++)
         if (slots->folders >> (i + 1) & 1)
             make_folder(h, ND_SLOT_FOLDER + i);

@@ -116,6 +116,50 @@ def gelu_in_parts(path, is_moved):
     return path
 
 
+def by_numbers(path, shape):
+    """uint8: products with one number behind functions, sums, products and a Conv, and functions, sums, products, Softmax of such."""
+    rng = np.random.default_rng(11)
+    constants, nodes = {}, []
+
+    def layer(name, op_type, inputs, low, high, **attributes):
+        scale = np.float32((high - low) / 255)
+        constants.update({f"{name}.s": scale, f"{name}.z": np.uint8(round(-low / float(scale)))})
+        nodes.extend([ow.node(op_type, inputs, [name], **attributes)] if op_type else [])
+        nodes.extend([ow.node("QuantizeLinear", [name, f"{name}.s", f"{name}.z"], [f"{name}.q"]),
+                      ow.node("DequantizeLinear", [f"{name}.q", f"{name}.s", f"{name}.z"], [f"{name}.dq"])])
+        return f"{name}.dq"
+
+    def number(name, value, qvalues=(), kind=np.uint8):
+        codes = np.array(qvalues if len(qvalues) else [255], kind)
+        constants.update({name: codes, f"{name}.s": np.float32(value / 255), f"{name}.z": kind(0)})
+        nodes.append(ow.node("DequantizeLinear", [name, f"{name}.s", f"{name}.z"], [f"{name}.dq"]))
+        return f"{name}.dq"
+
+    x, other = layer("x", None, [], -2.1, 1.9), layer("other", None, [], -2, 2)
+    made = {"tanh": layer("tanh", "Tanh", [x], -1, 1), "exp": layer("exp", "Exp", [x], 0, 6.9), "relu": layer("relu", "Relu", [x], 0, 1.9),
+            "raised": layer("raised", "Add", [number("one", 1), x], -1.1, 2.9), "both": layer("both", "Add", [x, other], -3.5, 3.4),
+            "scores": layer("scores", "MatMul", [x, layer("turned", None, [], -2, 2)], -9, 9), "x": x}
+    if len(shape) == 4:
+        made["conv"] = layer("conv", "Conv", [x, number("w", 2.5, rng.integers(-127, 128, (4, shape[1], 1, 1)), np.int8)], -3, 3.1)
+        made["mean"] = layer("mean", "GlobalAveragePool", [x], -0.3, 0.3)
+    high, outputs = {"tanh": 1, "exp": 6.9, "relu": 1.9, "raised": 2.9, "both": 3.4, "scores": 9, "x": 1.9, "conv": 3, "mean": 0.3}, []
+    for name, read in made.items():
+        for op_type, factor in (("Mul", 0.37), ("Div", 1 / 0.37)):
+            product = layer(f"{name}.{op_type}", op_type, [read, number(f"{name}.{op_type}.n", factor if op_type == "Mul" else 1 / 0.37)],
+                            -0.31 * high[name], 0.33 * high[name])
+            outputs.append(layer(f"{name}.{op_type}.relu", "Relu", [product], -0.04 * high[name], 0.3 * high[name]))
+            outputs.append(layer(f"{name}.{op_type}.sigmoid", "Sigmoid", [product], 0, 1))
+            outputs.append(layer(f"{name}.{op_type}.more", "Mul", [product, number(f"{name}.{op_type}.m", 1.3)], -0.4 * high[name], 0.4 * high[name]))
+            outputs.append(layer(f"{name}.{op_type}.softmax", "Softmax", [product], 0, 0.25, axis=-1))
+            if name in ("x", "both"):
+                outputs.append(layer(f"{name}.{op_type}.sum", "Add", [product, number(f"{name}.{op_type}.a", 0.4)], -0.4, 1.2))
+    outputs.append(layer("raised.sum", "Add", [made["raised"], other], -2.5, 4.1))
+    turned = [*shape[:-2], shape[-1], shape[-2]]
+    inputs = [ow.value_info("x", ow.FLOAT, shape), ow.value_info("other", ow.FLOAT, shape), ow.value_info("turned", ow.FLOAT, turned)]
+    path.write_bytes(ow.model(nodes, inputs, [ow.value_info(name, ow.FLOAT, None) for name in outputs], constants))
+    return path
+
+
 def clipped(path):
     """uint8: Clips with encodings of their own of a Conv, of a Slice and a Transpose of it, and of a Softplus."""
     rng = np.random.default_rng(1)
@@ -329,6 +373,16 @@ class Twin(Scratch):
         for chip in ("gen1", "gen3"):
             real, twin = values(self.folder / f"clips/{chip}.h5"), values(self.folder / f"clips/twin-{chip}.h5")
             self.assertEqual([tensor for tensor in real if not np.array_equal(real[tensor], twin[tensor])], [], chip)
+
+    def test_products_with_numbers(self):
+        """What is one table with what is before it, and what is not; rows that are made in parts (16), and others (6, 9)."""
+        for shape in ([1, 16, 24], [1, 6, 24], [1, 3, 9, 10]):
+            model, folder = by_numbers(self.folder / "numbers.onnx", shape), self.folder / f"{len(shape)}.{shape[1]}"
+            capture(model, ["htp-sim:gen1", "htp-sim:gen3", "twin:gen1", "twin:gen3"], PROBES, folder)
+            for chip in ("gen1", "gen3"):
+                real, twin = values(folder / f"{chip}.h5"), values(folder / f"twin-{chip}.h5")
+                open_still = ["scores.Div.relu.dq"] if shape[1] == 16 else []  # a Relu of a quotient of a MatMul, in parts
+                self.assertEqual([tensor for tensor in real if not np.array_equal(real[tensor], twin[tensor])], open_still, (shape, chip))
 
     def test_half_of_a_gelu_in_parts(self):
         """With what is before it, or by itself where that was moved."""

@@ -373,8 +373,9 @@ static enum nd_status make_own_softmax(const struct nd_htp_job *job, struct nd_e
 /* A Mul by a positive number before it only changes the scale of what it reads. */
 static enum nd_status make_softmax(const struct nd_htp_job *job, struct nd_error *err)
 {
-    const struct nd_array *before =
-        job->call->n_inputs == 1 ? nd_htp_recall_before(job, 0, ND_HTP_BEFORE_FACTOR) : NULL;
+    const struct nd_array *before = job->call->n_inputs == 1 && !nd_htp_is_laid_out(job, 0)
+                                        ? nd_htp_recall_before(job, 0, ND_HTP_BEFORE_FACTOR)
+                                        : NULL;
     float scale = before != NULL ? nd_htp_scale_before(job, 0) : 0;
     if (!(scale > 0))
         return make_own_softmax(job, err);

@@ -166,13 +166,13 @@ enum nd_status nd_htp_remember_product(const struct nd_htp_job *job, size_t i, s
     const struct nd_array *x = job->call->inputs[i].values;
     if (job->memory == NULL || !nd_htp_is_unbounded(job) || !has_entries(x))
         return ND_OK;
-    if (strcmp(nd_htp_op_type(job->layer), "Mul") == 0 && !nd_htp_is_laid_out(job, i)) {
+    if (strcmp(nd_htp_op_type(job->layer), "Mul") == 0) {
         const struct nd_linear_input *number = &job->call->inputs[!i];
+        double factor =
+            (number->values->x[0] - (double)number->quant->zero_point[0]) * (double)number->quant->scale[0];
+        nd_htp_note_scale(job, job->call->inputs[i].quant->scale[0] * (float)factor);
         ND_TRY(nd_array_copy(x, &products, err));
         nd_htp_remember_before(job, ND_HTP_BEFORE_FACTOR, &products);
-        nd_htp_note_scale(job, job->call->inputs[i].quant->scale[0] *
-                                   (float)((number->values->x[0] - (double)number->quant->zero_point[0]) *
-                                           (double)number->quant->scale[0]));
     }
     ND_TRY(make_values(job, i, NULL, &values, err));
     ND_TRY(nd_array_make(&products, ND_DTYPE_F32, &x->shape, err));
@@ -193,8 +193,9 @@ enum nd_status nd_htp_table(const struct nd_htp_job *job, struct nd_error *err)
     const struct nd_array *products =
         reads_products(job, variable) ? nd_htp_recall_before(job, variable, ND_HTP_BEFORE_ROUNDING) : NULL;
     struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
-    /* The sum of a product is rounded once. */
-    bool is_once = products != NULL && ND_IS_ONE_OF(nd_htp_op_type(job->layer), "Add", "Sub");
+    /* The sum of a product, no quotient, is rounded once. */
+    bool is_once = products != NULL && nd_htp_scale_before(job, variable) != 0 &&
+                   ND_IS_ONE_OF(nd_htp_op_type(job->layer), "Add", "Sub");
     ND_TRY(make_values(job, variable, is_once ? products : NULL, &values, err));
     ND_TRY(nd_array_make(job->qvalues, job->layer->dtype, &x->shape, err));
     for (size_t k = 0; k < values.n; k++)

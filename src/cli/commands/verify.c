@@ -497,7 +497,6 @@ static const struct cli_example examples[] = {
     {"npudiff verify captures/*.h5", "Checks captures after a copy."},
     {"npudiff verify captures/gen3.h5 --paranoid --model model.onnx",
      "Also checks a capture whose digests fit: against itself and its model."},
-    {"npudiff verify twin.json model.onnx", "Compares captures and twins of a certificate again."},
     {"npudiff verify cert.json proven.onnx",
      "Proves again that the model gives the same bits on all chips of the certificate."},
 };

@@ -397,6 +397,19 @@ class Found(Scratch):
             self.assertEqual((layer["unexplained"], layer["certainty"]), (0, "proven"), device)
             self.assertIn("the defect predicts every value", layer["evidence"])
 
+    def test_a_concat_does_not_rescale_a_part_of_a_split(self):
+        """The scores of a head with five axes are taken as they are."""
+        model = "concat-split.u8.onnx"
+        codes = self.codes(model, ["cpu", *self.EVERY], "uniform:2")
+        for device in self.EVERY:
+            y = codes[device]["y"].reshape(2, 3, 4, 4, 10)
+            self.assertTrue((y[..., 4:] == codes[device]["score"].reshape(2, 3, 4, 4, 6)).all(), device)
+            self.assertTrue((y[..., :4] == codes["cpu"]["y"].reshape(y.shape)[..., :4]).all(), device)
+            layer = self.faulty(model, device, "y")
+            self.assertIn("a Concat of five axes takes over the quantised values of a part of a Split", layer["known_defect"])
+            self.assertEqual((layer["unexplained"], layer["certainty"]), (0, "proven"), device)
+            self.assertIn("the defect predicts every value", layer["evidence"])
+
     def test_a_max_pool_behind_a_pad_reads_other_places(self):
         for model in ("max-pool.u8.onnx", "max-pool.u16.onnx"):
             codes = self.codes(model, self.EVERY, "uniform:2")

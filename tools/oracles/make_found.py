@@ -397,6 +397,21 @@ def concat_moved():
     g.write("concat-moved.u8")
 
 
+def concat_split():
+    """The head of a detector, five axes: a Sigmoid, of which one part is multiplied with a number, and the other is joined to that."""
+    g = Graph(8)
+    x = g.input("x", (1, 3, 4, 4, 10), 1 / 16, 128)
+    g.nodes.append(h.make_node("Sigmoid", [x], ["share"], name="squash"))
+    g.nodes.append(h.make_node("Split", [g.quantised("share", 1 / 255, 0), g.constant("sizes", np.array([4, 6], np.int64))], ["box", "score"],
+                               name="part", axis=4))
+    times = g.weight("four", np.array([4.0], np.float32))
+    g.nodes.append(h.make_node("Mul", [g.quantised("box", 1 / 255, 0), times], ["placed"], name="place"))
+    parts = [g.quantised("placed", 4 / 255, 0), g.quantised("score", 1 / 255, 0)]
+    g.nodes.append(h.make_node("Concat", parts, ["y_made"], name="join", axis=4))
+    g.output("y", (1, 3, 4, 4, 10), 4 / 255, 0)
+    g.write("concat-split.u8")
+
+
 def max_pool(bits):
     """A Pad of what a Conv made, and a MaxPool that pads once more."""
     g, rng = Graph(bits), np.random.default_rng(SEED)
@@ -474,5 +489,6 @@ if __name__ == "__main__":
     pad(8)
     pad(16)
     concat_moved()
+    concat_split()
     max_pool(8)
     max_pool(16)

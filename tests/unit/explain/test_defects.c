@@ -530,6 +530,45 @@ static void pads_and_concats_that_keep_qvalues_are_known(void **state)
     nd_model_destroy(&model);
 }
 
+/* The tensors `box` and `score` are parts of a Split, `placed` a Mul of the first. */
+static void concats_of_parts_are_known(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *reads, *beside;
+        int rank;
+        enum nd_dtype dtype;
+        int64_t zero, out_zero;
+        bool is_known;
+    } rows[] = {{"score", "placed", 5, ND_DTYPE_U8, 7, 9, true},
+                {"score", "placed", 4, ND_DTYPE_U8, 7, 9, false},
+                {"score", "x", 5, ND_DTYPE_U8, 7, 9, false},
+                {"share", "placed", 5, ND_DTYPE_U8, 7, 9, false},
+                {"score", "placed", 5, ND_DTYPE_U8, 0, 9, false},
+                {"score", "placed", 5, ND_DTYPE_U8, 0, 0, true},
+                {"score", "placed", 5, ND_DTYPE_I8, 0, 9, true},
+                {"score", "placed", 5, ND_DTYPE_I8, -128, 9, false},
+                {"score", "placed", 5, ND_DTYPE_I8, -128, -128, true}};
+    struct nd_model *model = load("../found/concat-split.u8");
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct nd_shape shape = {rows[i].rank, {1, 1, 2, 2, 2}};
+        struct layer_of_two l;
+        float scale = 0.002f;
+        int64_t zero = rows[i].out_zero;
+        struct nd_quant to = {.n = 1, .axis = -1, .scale = &scale, .zero_point = &zero};
+        begin(&l, "Concat", rows[i].dtype, &shape, &shape);
+        l.tensors[0] = tensor_named(model, rows[i].reads);
+        l.tensors[1] = tensor_named(model, rows[i].beside);
+        l.zero = rows[i].zero;
+        l.call.out_quant = &to;
+        assert_int_equal(nd_layer_is(model, &l.layer, ND_LAYER_CONCAT_OF_PART), rows[i].is_known);
+        assert_true(nd_layer_kept_qvalues(model, &l.layer, 0) == (rows[i].is_known ? &l.arrays[0] : NULL));
+        l.call.out_quant = &l.quant; /* nothing to rescale */
+        assert_false(nd_layer_is(model, &l.layer, ND_LAYER_CONCAT_OF_PART));
+    }
+    nd_model_destroy(&model);
+}
+
 static void pool_with_padding_behind_a_pad_is_known(void **state)
 {
     (void)state;
@@ -772,6 +811,7 @@ int main(void)
         cmocka_unit_test(bias_that_wraps_is_known),
         cmocka_unit_test(pool_of_floats_that_leaves_its_padding_out_is_known),
         cmocka_unit_test(pads_and_concats_that_keep_qvalues_are_known),
+        cmocka_unit_test(concats_of_parts_are_known),
         cmocka_unit_test(pool_with_padding_behind_a_pad_is_known),
         cmocka_unit_test_setup_teardown(layer_with_a_known_defect_is_faulty_by_its_own_evidence_and_says_so,
                                         make_folder, remove_folder),

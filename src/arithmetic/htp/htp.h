@@ -103,6 +103,9 @@ bool nd_layer_is_sure_chain(const struct nd_exact_layer *layer, const struct nd_
 /* The same of a uint8 product with a number: whether it is known how what was read lies. */
 bool nd_layer_is_sure_product(const struct nd_exact_layer *layer, const struct nd_layer_memory *memory);
 
+/* Whether a GlobalMaxPool is of planes that are known to be rescaled in one way: up to 7 by 7. Of larger ones
+ * three ways were seen, by their sides. */
+bool nd_htp_is_small_plane(const struct nd_exact_layer *layer);
 /* Whether functions of a tensor of that shape, which lies flat, are made in parts of 8 rows each
  * (docs/science/htp-arithmetic.md#two-tables). */
 bool nd_htp_is_shape_of_parts(const struct nd_shape *shape);

@@ -777,7 +777,35 @@ static enum nd_status make_resize(const struct nd_htp_job *job, struct nd_error 
     return is_known ? interpolate_halves(job, err) : ND_OK;
 }
 
+bool nd_htp_is_small_plane(const struct nd_exact_layer *layer)
+{
+    enum { N_AXES = 4, LEAST = 2, MOST = 7 };
+    const struct nd_array *x = layer->call->inputs[0].values;
+    bool is = x != NULL && x->shape.rank == N_AXES;
+    for (int axis = 2; axis < N_AXES && is; axis++)
+        is = x->shape.dims[axis] >= LEAST && x->shape.dims[axis] <= MOST;
+    return is;
+}
+
+/* uint16: of small planes as of uint8 (docs/science/htp-arithmetic.md#rescaling, R2). */
+static enum nd_status make_greatest16(const struct nd_htp_job *job, struct nd_error *err)
+{
+    ND_CLEANUP(nd_array_deinit) struct nd_array greatest = {0};
+    if (!nd_htp_has_words(job) || !nd_htp_is_small_plane(job->layer))
+        return ND_OK;
+    const struct nd_array *inputs[] = {job->call->inputs[0].values};
+    ND_TRY(nd_linear_run(job->call, job->call->node, inputs, 1, &greatest, err));
+    struct nd_linear_call call = *job->call;
+    struct nd_linear_input input = call.inputs[0];
+    struct nd_htp_job moved = *job;
+    input.values = &greatest;
+    call.inputs = &input;
+    moved.call = &call;
+    return nd_htp_rescale_input(&moved, ND_HTP_LAYOUT, err);
+}
+
 const struct nd_htp_operator nd_htp_moves[] = {
+    {"GlobalMaxPool", make_greatest16, true},
     {"Concat Slice Split ReduceMax ReduceMin", nd_htp_move16, true},
     {"Concat DepthToSpace Expand Flatten Gather GlobalMaxPool Identity MaxPool ReduceMax ReduceMin "
      "Reshape Slice SpaceToDepth Split Squeeze Tile Transpose Unsqueeze",

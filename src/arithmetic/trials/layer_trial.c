@@ -804,6 +804,9 @@ bool nd_layer_trial_is_uncertain(const struct nd_layer_trial *trial, const struc
     if (strcmp(own->op_types, "PRelu") == 0 && nd_dtype_size_bytes(layer->dtype) > 1 &&
         layer->call->inputs[0].quant != NULL && layer->call->inputs[0].quant->zero_point[0] == 0)
         return true;
+    if (strcmp(own->op_types, "GlobalMaxPool") == 0 && !nd_htp_is_small_plane(layer) &&
+        !nd_layer_keeps_encoding(layer, 0))
+        return true;
     bool is_wide = nd_dtype_size_bytes(layer->dtype) > 1,
          is_number = from != SIZE_MAX && ND_IS_ONE_OF(own->op_types, "Div", "Mul", "Sub");
     if (is_number && is_wide && a->gated[from] != SIZE_MAX && a->gates[from] == ND_GATE_GELU)

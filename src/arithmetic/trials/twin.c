@@ -21,6 +21,7 @@ struct nd_twin {
     struct nd_layer_trial trial;
     struct nd_twin_mark *marks; /* [n_tensors] */
     bool *is_tried;             /* [n_tensors] in the run at hand */
+    bool *is_given;             /* [n_tensors] floats of an input of which only the axes have other names */
     nd_exact_found *found;      /* of the run at hand */
     void *context;
 };
@@ -123,6 +124,10 @@ static enum nd_status make_floats(struct nd_twin *twin, const struct nd_exact_la
 {
     struct nd_error why;
     mark_behind(twin, layer->tensor, layer->input_tensors, layer->call->n_inputs);
+    twin->is_given[layer->tensor] =
+        layer->origins[0] == ND_EXACT_FROM_INPUT &&
+        ND_IS_ONE_OF(nd_onnx_text(layer->call->node != NULL ? layer->call->node->op_type : NULL), "Flatten",
+                     "Reshape", "Squeeze", "Unsqueeze");
     enum nd_status status = nd_layer_arithmetic_run(nd_layer_arithmetic_at(twin->trial.only), layer,
                                                     twin->trial.memory, floats, is_made, &why);
     /* A Sigmoid of floats that a Concat joined was off by two of the last bit in 25 of some 200 numbers. */
@@ -180,11 +185,8 @@ static double handed_out(double half)
 static enum nd_status hand_out(struct nd_twin *twin, size_t tensor, const struct nd_array *values,
                                enum nd_exact_method method, struct nd_error *err)
 {
-    const struct nd_model_layer *layer = nd_model_layer_of_tensor(twin->model, tensor);
-    bool is_given = layer != NULL && layer->n_inputs == 1 && /* floats of the model's own input */
-                    nd_model_tensor(twin->model, layer->inputs[0])->is_model_input &&
-                    ND_IS_ONE_OF(layer->op_types, "Flatten", "Reshape", "Squeeze", "Unsqueeze");
-    if (twin->found == NULL || method != ND_EXACT_AS_MADE || !nd_dtype_is_float(values->dtype) || is_given)
+    if (twin->found == NULL || method != ND_EXACT_AS_MADE || !nd_dtype_is_float(values->dtype) ||
+        twin->is_given[tensor])
         return twin->found != NULL ? twin->found(twin->context, tensor, values, method, err) : ND_OK;
     ND_CLEANUP(nd_array_deinit) struct nd_array copy = {0};
     ND_TRY(nd_array_copy(values, &copy, err));
@@ -261,7 +263,7 @@ void nd_twin_destroy(struct nd_twin **twin)
         return;
     nd_layer_trial_deinit(&(*twin)->trial);
     nd_alternatives_deinit(&(*twin)->alternatives);
-    ND_FREE_ALL((*twin)->marks, (*twin)->is_tried);
+    ND_FREE_ALL((*twin)->marks, (*twin)->is_tried, (*twin)->is_given);
     free(*twin);
     *twin = NULL;
 }
@@ -277,8 +279,9 @@ enum nd_status nd_twin_create(const struct nd_model *model, const struct nd_exac
                              .graph = graph,
                              .is_hidden = is_hidden,
                              .marks = nd_calloc(nd_model_n_tensors(model), sizeof *twin->marks),
-                             .is_tried = nd_calloc(nd_model_n_tensors(model), sizeof *twin->is_tried)};
-    ND_TRY_MEMORY(twin->marks != NULL && twin->is_tried != NULL, err);
+                             .is_tried = nd_calloc(nd_model_n_tensors(model), sizeof *twin->is_tried),
+                             .is_given = nd_calloc(nd_model_n_tensors(model), sizeof *twin->is_given)};
+    ND_TRY_MEMORY(twin->marks != NULL && twin->is_tried != NULL && twin->is_given != NULL, err);
     ND_TRY(nd_alternatives_init(&twin->alternatives, model, err));
     ND_TRY(nd_layer_trial_init(&twin->trial, model, &twin->alternatives, err));
     twin->trial.only = (size_t)(chip->arithmetic - nd_layer_arithmetics(&n));

@@ -370,22 +370,50 @@ static enum nd_status make_own_softmax(const struct nd_htp_job *job, struct nd_e
     return make_output(job, axis, function, is_pair && fabsf(ratio - 1) < near_usual ? NULL : method, err);
 }
 
+/* From it on, which a mask of the least float has, all but the greatest of a row are 0: e^-32 is none of 16
+ * bits. */
+static const float steep = 32;
+
+/* The greatest of each row become the greatest byte, all others 0. */
+static enum nd_status only_greatest(const struct nd_array *x, int64_t axis, struct nd_array *out,
+                                    struct nd_error *err)
+{
+    size_t n = (size_t)x->shape.dims[axis], step = nd_dims_product(&x->shape, (int)axis + 1, x->shape.rank);
+    ND_TRY(nd_array_copy(x, out, err));
+    for (size_t k = 0; k < x->n; k++) {
+        size_t first = k - k / step % n * step;
+        double greatest = x->x[first];
+        for (size_t i = 1; i < n; i++)
+            greatest = fmax(greatest, x->x[first + i * step]);
+        out->x[k] = x->x[k] == greatest ? UINT8_MAX : 0;
+    }
+    return ND_OK;
+}
+
 /* A Mul by a positive number before it only changes the scale of what it reads. */
 static enum nd_status make_softmax(const struct nd_htp_job *job, struct nd_error *err)
 {
-    const struct nd_array *before = job->call->n_inputs == 1 && !nd_htp_is_laid_out(job, 0)
-                                        ? nd_htp_recall_before(job, 0, ND_HTP_BEFORE_FACTOR)
-                                        : NULL;
-    float scale = before != NULL ? nd_htp_scale_before(job, 0) : 0;
-    if (!(scale > 0))
-        return make_own_softmax(job, err);
     struct nd_linear_call call = *job->call;
+    if (call.n_inputs != 1 || !nd_linear_has(job->call, 0) || call.inputs[0].quant == NULL ||
+        call.inputs[0].quant->n != 1)
+        return ND_OK;
+    ND_CLEANUP(nd_array_deinit) struct nd_array greatest = {0};
+    const struct nd_array *before =
+        nd_htp_is_laid_out(job, 0) ? NULL : nd_htp_recall_before(job, 0, ND_HTP_BEFORE_FACTOR);
     struct nd_linear_input input = call.inputs[0];
     struct nd_quant quant = *input.quant;
     struct nd_htp_job other = *job;
+    float scale = before != NULL ? nd_htp_scale_before(job, 0) : 0;
+    input.values = scale > 0 ? before : input.values;
+    scale = scale > 0 ? scale : quant.scale[0];
+    int64_t axis = axis_of(job);
+    if (scale >= steep && axis >= 0 && input.values->n > 0) {
+        ND_TRY(only_greatest(input.values, axis, &greatest, err));
+        input.values = &greatest;
+        scale = bytes.max_x;
+    }
     quant.scale = &scale;
     input.quant = &quant;
-    input.values = before;
     call.inputs = &input;
     other.call = &call;
     return make_own_softmax(&other, err);

@@ -160,6 +160,23 @@ def by_numbers(path, shape):
     return path
 
 
+def masked(path):
+    """uint8: a Softmax behind a mask of the least float, the greatest of two planes in another encoding, and floats of an input that get an axis."""
+    constants = {"x.s": np.float32(0.1), "x.z": np.uint8(130), "m.s": np.float32(3.4e38 / 255), "m.z": np.uint8(255), "p.s": np.float32(1 / 255),
+                 "p.z": np.uint8(0), "g.s": np.float32(0.14), "g.z": np.uint8(90), "ones": np.array([0], np.int64)}
+    nodes = []
+    for name, op_type, inputs, encoding in (("x", None, [], "x"), ("mask", None, [], "m"), ("masked", "Add", ["x.dq", "mask.dq"], "m"),
+                                            ("share", "Softmax", ["masked.dq"], "p"), ("greatest", "GlobalMaxPool", ["x.dq"], "g")):
+        nodes += [ow.node(op_type, inputs, [name])] if op_type else []
+        nodes += [ow.node("QuantizeLinear", [name, f"{encoding}.s", f"{encoding}.z"], [name + ".q"]),
+                  ow.node("DequantizeLinear", [name + ".q", f"{encoding}.s", f"{encoding}.z"], [name + ".dq"])]
+    nodes += [ow.node("Unsqueeze", ["floats", "ones"], ["named"]), ow.node("Unsqueeze", ["named", "ones"], ["more"]),
+              ow.node("QuantizeLinear", ["more", "x.s", "x.z"], ["more.q"]), ow.node("DequantizeLinear", ["more.q", "x.s", "x.z"], ["more.dq"])]
+    inputs = [ow.value_info(name, ow.FLOAT, shape) for name, shape in (("x", (1, 64, 6, 7)), ("mask", (1, 1, 1, 7)), ("floats", (1, 9)))]
+    path.write_bytes(ow.model(nodes, inputs, [ow.value_info(name, ow.FLOAT, None) for name in ("share.dq", "greatest.dq", "more.dq")], constants))
+    return path
+
+
 def clipped(path):
     """uint8: Clips with encodings of their own of a Conv, of a Slice and a Transpose of it, and of a Softplus."""
     rng = np.random.default_rng(1)
@@ -383,6 +400,20 @@ class Twin(Scratch):
                 real, twin = values(folder / f"{chip}.h5"), values(folder / f"twin-{chip}.h5")
                 open_still = ["scores.Div.relu.dq"] if shape[1] == 16 else []  # a Relu of a quotient of a MatMul, in parts
                 self.assertEqual([tensor for tensor in real if not np.array_equal(real[tensor], twin[tensor])], open_still, (shape, chip))
+
+    def test_masks_of_the_least_float(self):
+        """A Softmax behind one gives shares to the greatest alone; a small GlobalMaxPool; floats that only get an axis keep their bits."""
+        model, rng = masked(self.folder / "masked.onnx"), np.random.default_rng(3)
+        mask = np.where(rng.random((6, 1, 1, 7)) < 0.4, np.float32(-3.4e38), np.float32(0))
+        mask[:, ..., 0] = 0
+        np.savez(self.folder / "p.npz", x=rng.uniform(-12, 12, (6, 64, 6, 7)).astype(np.float32), mask=mask,
+                 floats=rng.integers(-3, 4, (6, 9)).astype(np.float32))
+        capture(model, ["htp-sim:gen1", "htp-sim:gen3", "twin:gen1", "twin:gen3"], [f"p={self.folder / 'p.npz'}"], self.folder / "masked")
+        for chip in ("gen1", "gen3"):
+            real, twin = values(self.folder / f"masked/{chip}.h5"), values(self.folder / f"masked/twin-{chip}.h5")
+            self.assertIn("named", real)
+            self.assertEqual([tensor for tensor in real if not np.array_equal(real[tensor], twin[tensor])], [], chip)
+            self.assertFalse({"share.dq", "greatest.dq"} & marks(self.folder / f"masked/twin-{chip}.h5")[0].keys(), chip)
 
     def test_half_of_a_gelu_in_parts(self):
         """With what is before it, or by itself where that was moved."""

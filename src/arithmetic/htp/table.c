@@ -128,14 +128,19 @@ bool nd_htp_is_in_parts(const struct nd_htp_job *job, size_t i)
     return !nd_htp_is_laid_out(job, i) && nd_htp_is_shape_of_parts(&job->call->inputs[i].values->shape);
 }
 
+/* Tensors of more axes are handled in another way. */
+static bool has_known_rank(const struct nd_htp_job *job, size_t i)
+{
+    enum { MAX_RANK = 4 };
+    return job->call->inputs[i].values->shape.rank <= MAX_RANK;
+}
+
 /* What reads the layer and multiplies with a number, or divides by one, is made as one table with it: found for
  * all functions and many shapes (docs/science/htp-arithmetic.md#two-tables). */
 static struct nd_htp_table_note note_of(const struct nd_htp_job *job, size_t variable)
 {
-    enum { MAX_RANK = 4 };
     const char *op_type = nd_htp_op_type(job->layer);
-    if (ND_IS_ONE_OF(op_type, "LeakyRelu", "PRelu") ||
-        job->call->inputs[variable].values->shape.rank > MAX_RANK)
+    if (ND_IS_ONE_OF(op_type, "LeakyRelu", "PRelu") || !has_known_rank(job, variable))
         return (struct nd_htp_table_note){0};
     bool is_whole = !nd_htp_is_in_parts(job, variable);
     return (struct nd_htp_table_note){.is_known = is_whole || !ND_IS_ONE_OF(op_type, "Add", "Sub"),
@@ -147,8 +152,9 @@ static struct nd_htp_table_note note_of(const struct nd_htp_job *job, size_t var
 /* Whether the function is one table with a product that it reads. */
 static bool reads_products(const struct nd_htp_job *job, size_t variable)
 {
-    return !nd_htp_is_in_parts(job, variable) ||
-           ND_IS_ONE_OF(nd_htp_op_type(job->layer), "Add", "Clip", "Mul", "Relu", "Sigmoid", "Sub", "Tanh");
+    return has_known_rank(job, variable) &&
+           (!nd_htp_is_in_parts(job, variable) ||
+            ND_IS_ONE_OF(nd_htp_op_type(job->layer), "Add", "Clip", "Mul", "Relu", "Sigmoid", "Sub", "Tanh"));
 }
 
 bool nd_htp_joins_table(const struct nd_htp_job *job, size_t i)
@@ -156,7 +162,9 @@ bool nd_htp_joins_table(const struct nd_htp_job *job, size_t i)
     struct nd_htp_table_note note = nd_htp_table_note_of(job, i);
     bool is_div = strcmp(nd_htp_op_type(job->layer), "Div") == 0,
          is_product = nd_htp_recall_before(job, i, ND_HTP_BEFORE_ROUNDING) != NULL;
-    return is_product ? !is_div || !nd_htp_is_in_parts(job, i) : is_div ? note.of_div : note.of_mul;
+    return is_product ? has_known_rank(job, i) && (!is_div || !nd_htp_is_in_parts(job, i))
+           : is_div   ? note.of_div
+                      : note.of_mul;
 }
 
 enum nd_status nd_htp_remember_product(const struct nd_htp_job *job, size_t i, struct nd_error *err)

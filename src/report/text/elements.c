@@ -187,7 +187,7 @@ static void put_pattern(struct nd_strbuf *line, const struct nd_structure *struc
                              (unsigned long long)structure->axes[structure->axis].first, structure->axis,
                              (long long)shape->dims[structure->axis]);
         return;
-    case ND_PATTERN_PERMUTED_AXES:
+    case ND_PATTERN_PERMUTED_AXES: {
         /* The test's dimension i is the reference's permutation[i]. */
         int rank = shape->rank;
         nd_strbuf_puts(line, "the reference with its axes in the order ");
@@ -195,10 +195,11 @@ static void put_pattern(struct nd_strbuf *line, const struct nd_structure *struc
             nd_strbuf_printf(line, "%s%d%s", i == 0 ? "[" : ",", structure->permutation[i],
                              i == rank - 1 ? "]" : "");
         return;
+    }
     case ND_PATTERN_RANGE:
         put_range(line, structure, shape);
         return;
-    case ND_PATTERN_STRIDE:
+    case ND_PATTERN_STRIDE: {
         unsigned long long first = structure->first_index, last = structure->last_index,
                            stride = structure->stride;
         if (last == first + stride)
@@ -206,6 +207,7 @@ static void put_pattern(struct nd_strbuf *line, const struct nd_structure *struc
         else
             nd_strbuf_printf(line, "only elements %llu + %llu k, up to %llu", first, stride, last);
         return;
+    }
     case ND_PATTERN_FROM_POWER_OF_TWO:
         nd_strbuf_printf(line, "from element %llu = 2^%d on", (unsigned long long)structure->first_index,
                          ilogb((double)structure->first_index));

@@ -160,11 +160,11 @@ void nd_explain_say_health(const struct nd_explanation *e, const struct nd_expla
 {
     char what[800] = "", shares[256] = "", arithmetic[64];
     const struct layers layers = device->failure == NULL ? count(e, device) : (struct layers){.n = 0};
+    const size_t size = sizeof what;
+    const char *ties = layers.has_tie_rule ? ", but for ties" : "";
     name_arithmetic(e, device, arithmetic, sizeof arithmetic);
     switch (device->health) {
     case ND_HEALTH_HEALTHY:
-        size_t size = sizeof what;
-        const char *ties = layers.has_tie_rule ? ", but for ties" : "";
         if (layers.n_follow + layers.n_within < layers.n)
             snprintf(what, size, "%zu of %zu layers follow %s arithmetic%s; %zu were not looked at",
                      layers.n_follow + layers.n_within, layers.n, arithmetic, ties,

@@ -152,7 +152,7 @@ check_neon() {
         aarch64-linux-gnu-gcc $flags $kernels -DND_KERNELS_ISA=scalar -DND_VECTOR_BYTES=8 \
             -fno-tree-vectorize -fno-tree-slp-vectorize -o "$out/scalar.o" &&
         aarch64-linux-gnu-gcc $flags '-DND_VERSION=""' -O2 -static tests/cross/kernels.c src/compare/metrics/kernels/kernels.c \
-            src/core/error.c "$out/neon.o" "$out/scalar.o" -lm -o "$out/kernels" &&
+            src/core/error.c src/core/text/strbuf.c src/core/memory.c "$out/neon.o" "$out/scalar.o" -lm -o "$out/kernels" &&
         qemu-aarch64 "$out/kernels" && status=0 || status=1
     rm -rf "$out"
     return $status

@@ -76,13 +76,6 @@ void nd_names_deinit(struct nd_names *names)
     *names = (struct nd_names){0};
 }
 
-bool nd_is_one_of(const char *word, const char *const *words)
-{
-    while (word != NULL && *words != NULL && strcmp(word, *words) != 0)
-        words++;
-    return word != NULL && *words != NULL;
-}
-
 bool nd_has_word(const char *words, const char *word)
 {
     size_t n = strlen(word);

@@ -162,3 +162,10 @@ char *nd_format_double(double value, char buf[])
     uselocale(before);
     return buf;
 }
+
+bool nd_is_one_of(const char *word, const char *const *words)
+{
+    while (word != NULL && *words != NULL && strcmp(word, *words) != 0)
+        words++;
+    return word != NULL && *words != NULL;
+}

@@ -10,6 +10,7 @@
 #include "arithmetic/arithmetics/requantise.h"
 #include "arithmetic/htp/htp_internal.h"
 #include "core/error.h"
+#include "core/memory.h"
 
 /* y = clip((((f(a, b) >> first) + offset + half) >> shift) step + zero) in 64-bit integers, where shifts are
  * floors. */
@@ -179,7 +180,7 @@ static enum nd_status add(const struct nd_htp_job *job, struct nd_error *err)
     size_t from = nd_htp_is_number(job, 0) ? 1 : 0;
     if (!*job->is_covered || job->memory == NULL || !nd_htp_is_in_parts(job, from))
         return ND_OK;
-    struct nd_array sums = {0};
+    ND_CLEANUP(nd_array_deinit) struct nd_array sums = {0};
     bool is_covered = false;
     struct nd_htp_job alone = *job;
     alone.qvalues = &sums;

@@ -248,7 +248,9 @@ struct nd_htp_replaced {
     struct nd_linear_call call;
     struct nd_linear_input inputs[ND_HTP_REPLACED_INPUTS];
 };
-/* Reads what ND_HTP_BEFORE_TABLE has. Of two inputs at most; *other is not to be copied. */
+/* Makes it, for the caller to change its inputs, of which there are two at most. Not to be copied. */
+void nd_htp_replace(const struct nd_htp_job *job, struct nd_htp_replaced *other);
+/* Reads what ND_HTP_BEFORE_TABLE has; with more inputs, or without it, the job itself. */
 const struct nd_htp_job *nd_htp_read_before_table(const struct nd_htp_job *job, struct nd_htp_replaced *other);
 /* Of input i; NULL: none. Telling those of the layer: takes the values. */
 const struct nd_array *nd_htp_recall_before(const struct nd_htp_job *job, size_t i, enum nd_htp_before kind);

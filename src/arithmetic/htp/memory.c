@@ -8,6 +8,7 @@
 #include "arithmetic/htp/htp_internal.h"
 #include "core/memory.h"
 #include "core/tensors/scales.h"
+#include "core/text/strbuf.h"
 
 enum { N_ARCHS = ND_HTP_N_ARCHS };
 
@@ -205,20 +206,27 @@ void nd_htp_remember_before(const struct nd_htp_job *job, enum nd_htp_before kin
     nd_array_deinit(values);
 }
 
+void nd_htp_replace(const struct nd_htp_job *job, struct nd_htp_replaced *other)
+{
+    other->job = *job;
+    other->call = *job->call;
+    memcpy(other->inputs, job->call->inputs, job->call->n_inputs * sizeof *other->inputs);
+    other->call.inputs = other->inputs;
+    other->job.call = &other->call;
+}
+
 const struct nd_htp_job *nd_htp_read_before_table(const struct nd_htp_job *job, struct nd_htp_replaced *other)
 {
     bool has_any = false;
-    other->job = *job;
-    other->call = *job->call;
-    for (size_t i = 0; i < job->call->n_inputs && i < ND_HTP_REPLACED_INPUTS; i++) {
+    if (job->call->n_inputs > ND_HTP_REPLACED_INPUTS)
+        return job;
+    nd_htp_replace(job, other);
+    for (size_t i = 0; i < job->call->n_inputs; i++) {
         const struct nd_array *before = nd_htp_recall_before(job, i, ND_HTP_BEFORE_TABLE);
-        other->inputs[i] = job->call->inputs[i];
         other->inputs[i].values = before != NULL ? before : other->inputs[i].values;
         has_any = has_any || before != NULL;
     }
-    other->call.inputs = other->inputs;
-    other->job.call = &other->call;
-    return has_any && job->call->n_inputs <= ND_HTP_REPLACED_INPUTS ? &other->job : job;
+    return has_any ? &other->job : job;
 }
 
 struct nd_htp_table_note nd_htp_table_note_of(const struct nd_htp_job *job, size_t i)
@@ -526,9 +534,7 @@ static bool is_line(const struct nd_layer_memory *memory, const struct nd_exact_
                                         "Slice",
                                         "Softmax",
                                         "Sub"};
-    bool moves = nd_htp_keeps_memory(op_type) || strcmp(op_type, "Concat") == 0 ||
-                 strcmp(op_type, "Gather") == 0 || strcmp(op_type, "Slice") == 0 ||
-                 strcmp(op_type, "Resize") == 0;
+    bool moves = nd_htp_keeps_memory(op_type) || ND_IS_ONE_OF(op_type, "Concat", "Gather", "Slice", "Resize");
     bool is = nd_htp_keeps_memory(op_type) || IS_ONE_OF(op_type, names);
     for (size_t i = 0; i < layer->call->n_inputs && is && moves; i++)
         is = layer->origins[i] != ND_EXACT_FROM_LAYER || note_of(memory, layer->input_tensors[i]).is_line;

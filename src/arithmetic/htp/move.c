@@ -795,13 +795,10 @@ static enum nd_status make_greatest16(const struct nd_htp_job *job, struct nd_er
         return ND_OK;
     const struct nd_array *inputs[] = {job->call->inputs[0].values};
     ND_TRY(nd_linear_run(job->call, job->call->node, inputs, 1, &greatest, err));
-    struct nd_linear_call call = *job->call;
-    struct nd_linear_input input = call.inputs[0];
-    struct nd_htp_job moved = *job;
-    input.values = &greatest;
-    call.inputs = &input;
-    moved.call = &call;
-    return nd_htp_rescale_input(&moved, ND_HTP_LAYOUT, err);
+    struct nd_htp_replaced moved;
+    nd_htp_replace(job, &moved);
+    moved.inputs[0].values = &greatest;
+    return nd_htp_rescale_input(&moved.job, ND_HTP_LAYOUT, err);
 }
 
 const struct nd_htp_operator nd_htp_moves[] = {

@@ -393,30 +393,28 @@ static enum nd_status only_greatest(const struct nd_array *x, int64_t axis, stru
 /* A Mul by a positive number before it only changes the scale of what it reads. */
 static enum nd_status make_softmax(const struct nd_htp_job *job, struct nd_error *err)
 {
-    struct nd_linear_call call = *job->call;
-    if (call.n_inputs != 1 || !nd_linear_has(job->call, 0) || call.inputs[0].quant == NULL ||
-        call.inputs[0].quant->n != 1)
+    const struct nd_linear_input *own = &job->call->inputs[0];
+    if (job->call->n_inputs != 1 || !nd_linear_has(job->call, 0) || own->quant == NULL || own->quant->n != 1)
         return ND_OK;
     ND_CLEANUP(nd_array_deinit) struct nd_array greatest = {0};
     const struct nd_array *before =
         nd_htp_is_laid_out(job, 0) ? NULL : nd_htp_recall_before(job, 0, ND_HTP_BEFORE_FACTOR);
-    struct nd_linear_input input = call.inputs[0];
-    struct nd_quant quant = *input.quant;
-    struct nd_htp_job other = *job;
-    float scale = before != NULL ? nd_htp_scale_before(job, 0) : 0;
-    input.values = scale > 0 ? before : input.values;
-    scale = scale > 0 ? scale : quant.scale[0];
+    bool has_factor = before != NULL && nd_htp_scale_before(job, 0) > 0;
+    float scale = has_factor ? nd_htp_scale_before(job, 0) : own->quant->scale[0];
     int64_t axis = axis_of(job);
-    if (scale >= steep && axis >= 0 && input.values->n > 0) {
-        ND_TRY(only_greatest(input.values, axis, &greatest, err));
-        input.values = &greatest;
+    struct nd_quant quant = *own->quant;
+    struct nd_htp_replaced other;
+    nd_htp_replace(job, &other);
+    struct nd_linear_input *input = &other.inputs[0];
+    input->values = has_factor ? before : own->values;
+    if (scale >= steep && axis >= 0 && input->values->n > 0) {
+        ND_TRY(only_greatest(input->values, axis, &greatest, err));
+        input->values = &greatest;
         scale = bytes.max_x;
     }
     quant.scale = &scale;
-    input.quant = &quant;
-    call.inputs = &input;
-    other.call = &call;
-    return make_own_softmax(&other, err);
+    input->quant = &quant;
+    return make_own_softmax(&other.job, err);
 }
 
 static enum nd_status make_softmax16(const struct nd_htp_job *job, struct nd_error *err)

@@ -517,8 +517,7 @@ const struct cli_command cmd_verify = {
         "gives the same values, and proves each layer again. -d runs the model on devices again, which layers "
         "need that are as tested. --model, with --float and the same -p, measures the accuracy cost again.\n"
         "A certificate of 'npudiff twin check' is checked with its model and its captures, which are where "
-        "they "
-        "were or are named: every value is compared again.\n"
+        "they were or are named: every value is compared again.\n"
         "Exit code 0: sound, or the certificate holds and every layer is equal; 1: damaged, or the certificate "
         "is refused or says itself that layers differ; 2: cannot be read, or wrong usage; 4: the certificate "
         "holds, but layers are unknown, or as tested and did not run again; 5: a device failed.",
